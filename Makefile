@@ -47,20 +47,19 @@ COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 ARCHS := amd64 arm64
 PROGRAMS := $(foreach arch,$(ARCHS),$(COMMANDS:%=dist/%-linux-$(arch)) dist/kubectl-mirror-darwin-$(arch) dist/kubectl-mirror-windows-$(arch).exe)
 ARCHIVES := $(foreach os,linux darwin windows,$(ARCHS:%=dist/kubectl-mirror-$(os)-%.tar.gz))
-# Tests and linters are compiled as by `go test ./...` in a shell, and share its cache. Where cgo has no C compiler
-# that works, they do without it.
-HAS_CC := $(shell echo '\#include <stdlib.h>' | $$(go env CC) -E - >/dev/null 2>&1 && echo yes)
-ifndef HAS_CC
-export CGO_ENABLED := 0
-endif
 # go.work is for editors. What is built here must not depend on what another module needs.
 export GOWORK := off
 # `make lint` runs vet. With each test it would look through all dependencies anew, which takes minutes the first time.
-export GOFLAGS := $(shell go env GOFLAGS) -vet=off
-# What is tested and measured is compiled as what is released. Without data for debuggers, which the linker would strip,
-# compilers take a twelfth less CPU time. The version is stamped: go need not ask git, which refuses in a checkout of
-# another user. GOGC: the compilers take a twelfth less CPU time, and more memory.
-RELEASED := CGO_ENABLED=0 GOGC=200 go build -trimpath -buildvcs=false -gcflags=all=-dwarf=false
+
+# Everything is compiled as what is released, tests and control plane too: the packages that they share are compiled once.
+# Without data for debuggers, which the linker would strip, compilers take a twelfth less CPU time.
+export GOFLAGS := $(shell go env GOFLAGS) -vet=off -trimpath -gcflags=all=-dwarf=false
+export CGO_ENABLED := 0
+# The race detector alone takes cgo, and that a C compiler that works.
+HAS_CC := $(shell echo '\#include <stdlib.h>' | $$(go env CC) -E - >/dev/null 2>&1 && echo yes)
+# The version is stamped: go need not ask git, which refuses in a checkout of another user. GOGC: the compilers take a
+# twelfth less CPU time, and more memory.
+RELEASED := GOGC=200 go build -buildvcs=false
 STAMPED = $(RELEASED) -ldflags "-s -w -X main.stamp=$(VERSION)"
 # The programs under e2e/ get their files from here, and never the kubeconfig of whoever runs make, nor
 # settings of Go's runtime, nor of this make for those that they run.
@@ -68,6 +67,10 @@ SHIPPED := -controller $(CURDIR)/bin/mirror-controller -deploy $(CURDIR)/deploy/
 USUAL := -controller $(CURDIR)/bin/mirror-controller -deploy $(CURDIR)/deploy/default
 ALONE := env -u KUBECONFIG -u MAKEFLAGS -u MAKEOVERRIDES -u MAKELEVEL -u MFLAGS \
   -u GOGC -u GOMEMLIMIT -u GODEBUG KUBERNETES=$(KUBERNETES)
+# Each prints how far it is, where go build and go test would say nothing for minutes: one builds programs of the control
+# plane, and one compiles what packages of the module in a folder need.
+BUILD = cd e2e && $(ALONE) go run ./programs/build
+COMPILE = @echo 'Looking for what $@ has to compile'; $(BUILD) -compile
 
 .PHONY: help
 help: ## List the targets
@@ -75,37 +78,42 @@ help: ## List the targets
 
 .PHONY: build
 build: ## Build the controller and kubectl-mirror into bin/
+	$(COMPILE) .. ./cmd/...
 	$(STAMPED) -o bin/ ./cmd/...
 
 .PHONY: cluster
 cluster: ## Build the control plane for tests and demo into your cache folder (minutes, the first time)
-	cd e2e && $(ALONE) go run ./cluster/build
+	$(BUILD)
 
 .PHONY: kubectl
-kubectl: cluster ## Build a kubectl of the same version, for tests and make run
-	cd e2e && $(ALONE) go run ./cluster/build kubectl
+kubectl: ## The same with a kubectl, for tests and make run
+	$(BUILD) etcd kube-apiserver kube-controller-manager kubectl
+
+.PHONY: check
+check: unit lint verify test race ## What to run before a pull request: linters, generated files, the race detector, and test
 
 .PHONY: test
 test: unit histories e2e ## What to run before a commit: unit tests, histories, the contract on a real API server
 
 .PHONY: test-all
-test-all: test test-rest ## All tests
+test-all: race test test-rest ## All tests
 
 .PHONY: test-rest
-test-rest: race e2e-rest release-test ## What test leaves out: the race detector, chart, packaging, docs, storm, releases, the node
+test-rest: e2e-rest release-test ## What test and race leave out: chart, packaging, docs, storm, releases, the node
 	@lacking="$$($(NODE_LACKS))"; if test -z "$$lacking"; then $(MAKE) --no-print-directory e2e-node; else \
 	  echo "The node is not tested: that takes $$lacking" >&2; fi
 
 .PHONY: unit
 unit: ## Unit tests
+	$(COMPILE) .. -- -test ./...
 	go test -timeout 60m ./...
 
-# With -race all dependencies are compiled once more, so it is not in `make test`. It needs cgo, and that a C compiler with its
-# headers. On several cores it crashed in Go 1.26 where two timers of one synctest bubble fire at a time, as in
+# With -race all dependencies are compiled once more, so it is not in `make test`. On several cores it crashed in Go 1.26 where two timers of one synctest bubble fire at a time, as in
 # go.dev/issue/78156, which is open. An hour on two cores of 1.26.8 did not crash, which is no proof.
 .PHONY: race
 race: ## Unit tests with the race detector, on one core each
 	@test -n '$(HAS_CC)' || { echo "make race needs a C compiler: install gcc and libc6-dev" >&2; exit 1; }
+	$(COMPILE) .. -- -race -test ./...
 	CGO_ENABLED=1 go test -timeout 60m -race -cpu 1 ./...
 
 .PHONY: histories
@@ -117,6 +125,7 @@ histories: ## Random histories of the controller in virtual time, with delays be
 e2e: build kubectl ## The contract, the plug-in and the policies on a real etcd, kube-apiserver and kube-controller-manager
 	@# Tests mostly wait, so all packages run at a time, the longest from the start. Anew each time: go does not see that a
 	@# program changed.
+	$(COMPILE) . -- -test ./faults ./contract ./policies ./plugin
 	cd e2e && $(ALONE) go test -timeout 60m -count=1 -p 4 -parallel 3 ./faults ./contract ./policies ./plugin $(E2E_ARGS) -args $(SHIPPED)
 
 .PHONY: e2e-rest
@@ -137,7 +146,7 @@ NODE_LACKS = if test "$$(uname -s)" != Linux || test "$$(id -u)" != 0; then echo
   echo "$${missing\# }, from the packages containerd runc containernetworking-plugins buildah iproute2 util-linux"; fi
 .PHONY: e2e-node
 e2e-node: node-programs build bin/helm ## Tests of the image and the Deployment on a real node in namespaces of its own; needs Linux and root
-	cd e2e && $(ALONE) go run ./cluster/build etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl
+	$(BUILD) etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl
 	cd e2e/node && $(ALONE) go test -timeout 120m -count=1 -v $(E2E_ARGS) # without a package it prints while it runs
 
 .PHONY: node-programs
@@ -147,6 +156,7 @@ node-programs:
 # Large tools have a module each, of which all that it names as tools is built: minutes, the first time.
 TOOLS := benchstat cyclonedx-gomod golangci-lint helm krew promtool
 $(TOOLS:%=bin/%): bin/%: e2e/tools/%/go.mod e2e/tools/%/go.sum
+	$(COMPILE) tools/$* -- -tags='$(TAGS)' tool
 	cd e2e/tools/$* && $(RELEASED) -tags '$(TAGS)' -o $(CURDIR)/bin/ tool
 TAGS :=
 # Rules need no way to find targets.
@@ -175,13 +185,18 @@ chart: bin/helm ## Package the chart into dist/
 
 .PHONY: demo
 demo: ## Show what the controller does, on a control plane that is started for it and stopped again
+	$(COMPILE) .. ./cmd/mirror-controller
 	$(STAMPED) -o bin/ ./cmd/mirror-controller
+	$(COMPILE) . ./demo
 	cd e2e && $(RELEASED) -o $(CURDIR)/bin/demo ./demo
+	$(BUILD) etcd kube-apiserver
 	@$(ALONE) bin/demo $(USUAL)
 
 .PHONY: run
-run: build kubectl ## Start a control plane, the policies and the controller until Ctrl-C; if it runs, give it other ARGS
+run: build ## Start a control plane, the policies and the controller until Ctrl-C; if it runs, give it other ARGS
+	$(COMPILE) . ./demo
 	cd e2e && $(RELEASED) -o $(CURDIR)/bin/demo ./demo
+	$(BUILD) etcd kube-apiserver kube-controller-manager kubectl
 	@# A grace of a minute leaves time to undo a deletion, and to wait for one.
 	@$(ALONE) bin/demo $(USUAL) -keep -- --deletion-grace=1m $(ARGS)
 
@@ -195,7 +210,8 @@ BENCH_million := -run Growth -grow-to 10000 -settle 15s -idle 4m # a collection 
 BENCH_SIZES = $(if $(filter full,$(BENCH)),$(BENCH_full)) $(if $(filter million,$(BENCH)),$(BENCH_million))
 bench: build bin/benchstat ## Measure the controller against plain writes
 	@test -z '$(filter-out full million,$(BENCH))' || { echo "BENCH is full, million, node or empty, not $(BENCH)" >&2; exit 1; }
-	cd e2e && $(ALONE) go run ./cluster/build -inlined
+	$(BUILD) -inlined
+	$(COMPILE) . ./bench
 	cd e2e && $(RELEASED) -o $(CURDIR)/bin/bench ./bench
 	@mkdir -p e2e/bench/out
 	@$(ALONE) bin/bench $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror $(BENCH_SIZES) $(BENCH_ARGS) >e2e/bench/out/bench.txt; \

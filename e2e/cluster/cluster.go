@@ -12,6 +12,18 @@ import (
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/mirror-controller/mirror-controller/e2e/programs"
+)
+
+// The programs of a cluster.
+const (
+	Etcd              = programs.Etcd
+	APIServer         = programs.APIServer
+	ControllerManager = programs.ControllerManager
+	Kubectl           = programs.Kubectl
+	Scheduler         = programs.Scheduler
+	Kubelet           = programs.Kubelet
 )
 
 // startTimeout and stopTimeout bound what one program of the control plane takes to start and to stop. On
@@ -62,9 +74,9 @@ type Cluster struct {
 // default namespace has its ServiceAccount and kube-root-ca.crt. That takes 5 to 10 seconds. When it fails, or ctx ends
 // while it runs, nothing is left, and the error has the last lines of the logs. ctx bounds only the start.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	build, names := Build, controlPlane
+	build, names := programs.Build, programs.ControlPlane
 	if o.Inlined {
-		build = BuildInlined
+		build = programs.BuildInlined
 	}
 	if o.Bare {
 		names = []string{Etcd, APIServer}
@@ -99,7 +111,7 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, name := range controlPlane {
+	for _, name := range programs.ControlPlane {
 		var err error
 		if c.logs[name], err = c.folder.OpenLog(name); err != nil {
 			return err
@@ -151,7 +163,7 @@ func (c *Cluster) program(name string) string { return filepath.Join(c.bin, name
 // built yet: most clusters need none. When that fails, standard error has the reason, and the path leads to nothing.
 func (c *Cluster) Kubectl() string {
 	c.kubectl.Do(func() {
-		if _, err := Build(context.Background(), Kubectl); err != nil {
+		if _, err := programs.Build(context.Background(), Kubectl); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	})

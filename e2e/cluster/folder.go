@@ -151,3 +151,12 @@ func LastLines(text string, n int) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
+
+// removeAll removes every file and folder that matches the pattern.
+func removeAll(pattern string) error {
+	found, err := filepath.Glob(pattern)
+	for _, path := range found {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return err
+}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/programs"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -41,7 +42,7 @@ const (
 // play starts a control plane and the controller, with arguments besides those of its Deployment, says how to reach
 // them, and runs until ctx ends. If a playground runs already, its controller gets the arguments.
 func play(ctx context.Context, more []string, out io.Writer) (err error) {
-	bin, err := cluster.Build(ctx, cluster.Kubectl)
+	bin, err := programs.Build(ctx, cluster.Kubectl)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/programs"
 )
 
 // patience is how long the start of the node and the tests wait before they fail.
@@ -31,7 +32,7 @@ type Node struct {
 // Start brings up a node that has the image of the controller under that name, and returns when it is ready. It is
 // built by the Makefile in the folder repository. Whoever starts a node stops it, also where Start fails.
 func Start(ctx context.Context, repository, image string) (*Node, error) {
-	bin, err := cluster.Build(ctx, cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler,
+	bin, err := programs.Build(ctx, cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler,
 		cluster.Kubelet, cluster.Kubectl)
 	if err != nil {
 		return nil, err

@@ -1,21 +1,19 @@
-package cluster
+// Package programs builds etcd and Kubernetes from Go modules, and compiles with a look at how far it is. It needs the
+// standard library alone: what says how far compilers are must not take them minutes.
+package programs
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // The programs of a cluster, by the names they are built under.
@@ -28,9 +26,9 @@ const (
 	Kubelet           = "kubelet"
 )
 
-// controlPlane names the programs that every cluster runs. The others take minutes more, and few need them: kubectl,
+// ControlPlane names the programs that every cluster runs. The others take minutes more, and few need them: kubectl,
 // and what a node takes.
-var controlPlane = []string{Etcd, APIServer, ControllerManager}
+var ControlPlane = []string{Etcd, APIServer, ControllerManager}
 
 // Build makes sure that the named programs are built, and without a name those that Start needs: of the minor
 // version, such as 1.37, that the environment variable KUBERNETES names, and without it of the newest in
@@ -57,7 +55,7 @@ var (
 
 func (g gcflags) build(ctx context.Context, names []string) (string, error) {
 	if len(names) == 0 {
-		names = controlPlane
+		names = ControlPlane
 	}
 	m, err := findModule(os.Getenv("KUBERNETES"))
 	if err != nil {
@@ -118,28 +116,43 @@ func (m module) build(ctx context.Context, dir string, g gcflags, missing []stri
 	if len(missing) == 0 {
 		return nil
 	}
-	if err := removeAll(dir + ".building-*"); err != nil {
-		return err
+	left, _ := filepath.Glob(dir + ".building-*")
+	for _, folder := range left {
+		if err := os.RemoveAll(folder); err != nil {
+			return err
+		}
 	}
-	// Compilers do not go on when this process is killed, and half a build is removed.
-	tmp, err := NewFolder(filepath.Dir(dir), filepath.Base(dir)+".building")
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".building-*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tmp.Remove() }()
+	defer func() { _ = os.RemoveAll(tmp) }()
 	start := time.Now()
 	fmt.Fprintf(os.Stderr, "Building %s of Kubernetes %s from Go modules into the cache folder; later runs build "+
 		"nothing. With empty caches a control plane takes a download and about eight minutes of CPU: 5 minutes on two idle "+
 		"cores, up to 20 on a busy machine.\n", strings.Join(missing, ", "), m.kubernetes)
-	for i, name := range missing {
-		fmt.Fprintf(os.Stderr, "  %d of %d: %s\n", i+1, len(missing), name)
-		if err := m.buildOne(ctx, g, name, tmp); err != nil {
+	args := []string{"-trimpath", "-buildvcs=false"}
+	for _, flags := range g {
+		args = append(args, "-gcflags="+flags)
+	}
+	var packages []string
+	for _, name := range missing {
+		packages = append(packages, packageOf(name))
+	}
+	if err := Compile(ctx, os.Stderr, m.dir, slices.Concat(args, packages)...); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range missing {
+		fmt.Fprintf(os.Stderr, "Linking %s\n", name)
+		file := filepath.Join(tmp, name)
+		link := slices.Concat([]string{"build", "-ldflags", m.ldflags(), "-o", file}, args, []string{packageOf(name)})
+		if _, err := goCommand(ctx, m.dir, func(string) {}, link...); err != nil {
 			return fmt.Errorf("build %s: %w", name, err)
 		}
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-		if err := os.Rename(tmp.File(name), filepath.Join(dir, name)); err != nil {
+		if err := os.Rename(file, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
@@ -147,32 +160,11 @@ func (m module) build(ctx context.Context, dir string, g gcflags, missing []stri
 	return nil
 }
 
-// buildOne builds one program into the folder tmp, and puts what the compiler said into the error. The Makefile
-// builds large tools with the same settings: with other settings, as with other versions, the go command compiles anew
-// what the programs share.
-func (m module) buildOne(ctx context.Context, g gcflags, name string, tmp *Folder) error {
-	pkg := "k8s.io/kubernetes/cmd/" + name
+func packageOf(name string) string {
 	if name == Etcd {
-		pkg = "go.etcd.io/etcd/server/v3"
+		return "go.etcd.io/etcd/server/v3"
 	}
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", m.ldflags(), "-o", tmp.File(name)}
-	for _, flags := range g {
-		args = append(args, "-gcflags="+flags)
-	}
-	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
-	cmd.Dir = m.dir
-	cmd.Env = append(os.Environ(), tmp.Mark(), "GOGC=200", // the compilers take a twelfth less CPU time, and more memory
-		"CGO_ENABLED=0", "GOWORK=off", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// The compilers are the go command's children: end them with it.
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Run(); err != nil {
-		return errors.Join(ctx.Err(), fmt.Errorf("%w\n%s", err, LastLines(said.String(), 20)))
-	}
-	return nil
+	return "k8s.io/kubernetes/cmd/" + name
 }
 
 // ldflags stamps the version: without it the programs call themselves v0.0.0-master.
@@ -182,37 +174,27 @@ func (m module) ldflags() string {
 	return "-s -w" + version + "gitVersion=" + m.kubernetes + version + "gitMajor=" + n[0] + version + "gitMinor=" + n[1]
 }
 
-// lock takes the exclusive lock on a file, which the kernel gives back when this process ends, however it
-// does. The file stays: removing it would let two others lock two files of one name.
+// lock takes the exclusive lock on a file, which the kernel gives back when this process ends, however it does. The file
+// stays: removing it would let two others lock two files of one name.
 func lock(ctx context.Context, file string) (unlock func(), err error) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	told := false
-	err = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(context.Context) (bool, error) {
+	for told := false; ; told = true {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
-			if !told {
-				fmt.Fprintln(os.Stderr, "Waiting for another process, which is building the control plane.")
-				told = true
-			}
-			return false, nil
+		switch {
+		case err == nil:
+			return func() { f.Close() }, nil
+		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", file, err), f.Close())
+		case !told:
+			fmt.Fprintln(os.Stderr, "Waiting for another process, which is building the control plane.")
 		}
-		return err == nil, err
-	})
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("wait for the build of the control plane: %w", err)
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), f.Close())
+		case <-time.After(200 * time.Millisecond):
+		}
 	}
-	return func() { f.Close() }, nil
-}
-
-// removeAll removes every file and folder that matches the pattern.
-func removeAll(pattern string) error {
-	found, err := filepath.Glob(pattern)
-	for _, path := range found {
-		err = errors.Join(err, os.RemoveAll(path))
-	}
-	return err
 }
