@@ -57,7 +57,7 @@ func TestPlayground(t *testing.T) {
 		}
 	}
 	out := p.shell(script.String())
-	for _, want := range []string{"refused", "2 held", "Warning Expiring: 3 copies"} {
+	for _, want := range []string{"refused", "2 held", "Expiring: 3 copies"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("there is no %q in\n%s", want, out)
 		}

@@ -54,8 +54,11 @@ func play(ctx context.Context, more []string, out io.Writer) (err error) {
 		return err
 	}
 	if _, err := os.Stat(*link); err == nil {
-		defer fmt.Fprintf(out, "The playground in the other terminal has its flags from here: %s\n", strings.Join(more, " "))
-		return apply(ctx, bin, *link, installed)
+		if err := apply(ctx, bin, *link, installed); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(out, "The controller in the other terminal is started again, with %s\n", strings.Join(more, " "))
+		return err
 	}
 	c, err := cluster.Start(ctx, cluster.Options{})
 	if err != nil {

@@ -174,8 +174,8 @@ func (m module) ldflags() string {
 	return "-s -w" + version + "gitVersion=" + m.kubernetes + version + "gitMajor=" + n[0] + version + "gitMinor=" + n[1]
 }
 
-// lock takes the exclusive lock on a file, which the kernel gives back when this process ends, however it does. The file
-// stays: removing it would let two others lock two files of one name.
+// lock takes the exclusive lock on a file, which the kernel gives back when this process ends, however it does. The
+// file stays: removing it would let two others lock two files of one name.
 func lock(ctx context.Context, file string) (unlock func(), err error) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
