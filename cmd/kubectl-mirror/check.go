@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
@@ -37,26 +38,21 @@ Exit codes: 0 all well, 1 something to do, 2 nothing to do is known, and not all
 
 func newCheck(c *cli) *cobra.Command {
 	k := &checker{}
-	cmd := c.command(&cobra.Command{Use: "check", Short: "Check the installation of the controller, line by line",
-		Long: checkHelp, Args: cobra.NoArgs}, false,
-		func(cmd *cobra.Command, _ []string) (_ printed, err error) {
-			for _, name := range deciding {
-				if c.settings.Changed(name) {
-					return nil, fmt.Errorf("--%s: check is about an installed controller: choose it with --controller", name)
-				}
-			}
-			if k.session, err = c.begin(cmd, false); err == nil {
-				k.as, err = c.client(k.account())
-			}
-			if err == nil {
-				k.check(cmd.Context())
-			}
-			return k, err
-		})
+	cmd := &cobra.Command{Use: "check", Short: "Check the installation of the controller, line by line", Long: checkHelp,
+		Args: cobra.NoArgs}
 	cmd.Flags().BoolVar(&k.confined, "confined", true, "Expect the policies that confine the controller.")
 	cmd.Flags().BoolVar(&k.publishers, "publishers", true, "Expect the policy that says who may publish.")
 	cmd.Flags().BoolVar(&k.protected, "protect-copies", false, "Expect the policy that protects copies.")
-	return cmd
+	return c.command(cmd, true, func(ctx context.Context, s *session, _ []types.NamespacedName) (_ printed, err error) {
+		if s.settings.deployment == nil {
+			return nil, errors.New("check is about an installed controller: choose it with --controller")
+		}
+		k.session = s
+		if k.as, err = c.client(k.account()); err == nil {
+			k.check(ctx)
+		}
+		return k, err
+	})
 }
 
 // Results of a check.
@@ -72,13 +68,12 @@ type line struct {
 	Check  string `json:"check"`
 	Result string `json:"result"`
 	Detail string `json:"detail"`
-	Remedy string `json:"remedy,omitempty"` // the likely one
 }
 
-// fault is an error of the installation, with the likely remedy.
-type fault struct{ detail, remedy string }
+// fault is an error of the installation. It ends with the likely remedy.
+type fault string
 
-func (f *fault) Error() string { return f.detail + ": " + f.remedy }
+func (f fault) Error() string { return string(f) }
 
 // checker checks one installation.
 type checker struct {
@@ -100,8 +95,7 @@ func (k *checker) check(ctx context.Context) {
 		{"leader", k.settings.leaderElect, k.checkLeader},
 		{"permissions", true, k.checkPermissions},
 		{"probe/copy", true, k.probeCopy},
-		{"probe/unmarked", k.confined, k.probeUnmarked},
-		{"probe/event", k.confined, k.probeEvent},
+		{"probe/confined", k.confined, k.probeConfined},
 		{"settings", k.confined, k.checkSettings},
 		{"publishers", k.publishers, k.bound("-publishers", "only holders of the verb mirror publish", "admission/publishers")},
 		{"protect-copies", k.protected, k.bound("-protected-copies", "only the controller changes copies", "protect-copies")},
@@ -118,17 +112,16 @@ var errNotProbed = errors.New("no namespace is a target yet")
 
 // add adds a line: what is well, or else whether there is a fault.
 func (k *checker) add(check, text string, err error) {
-	l, f := line{check, resultOK, text, ""}, (*fault)(nil)
-	switch {
-	case errors.As(err, &f):
-		l = line{check, resultTodo, f.detail, f.remedy}
-	case errors.Is(err, errNotProbed):
-		l = line{check, resultNotProbed, err.Error(), ""}
-	case err != nil:
-		l = line{check, resultUnknown, err.Error(), ""}
+	result := resultOK
+	if err != nil {
+		result, text = resultUnknown, strings.ReplaceAll(err.Error(), "\n", ", ")
 	}
-	l.Detail = strings.ReplaceAll(l.Detail, "\n", ", ")
-	k.Checks = append(k.Checks, l)
+	if f := fault(""); errors.As(err, &f) {
+		result = resultTodo
+	} else if errors.Is(err, errNotProbed) {
+		result = resultNotProbed
+	}
+	k.Checks = append(k.Checks, line{check, result, text})
 }
 
 // account returns the user as which the controller runs.
@@ -145,9 +138,9 @@ func (k *checker) checkDeployment(context.Context) (string, error) {
 		keyOf(d), s.ReadyReplicas, wanted, containerOf(d).Image)
 	switch {
 	case wanted == 0 || s.ObservedGeneration < d.Generation || s.UpdatedReplicas < wanted || s.ReadyReplicas < wanted:
-		return "", &fault{text, "kubectl -n " + d.Namespace + " describe deployment " + d.Name + ", and its Pods"}
+		return "", fault(text + ": kubectl -n " + d.Namespace + " describe deployment " + d.Name + ", and its Pods")
 	case wanted > 1 && !k.settings.leaderElect:
-		return "", &fault{text + ": all of them write", "add --leader-elect to the arguments"}
+		return "", fault(text + ": all of them write: add --leader-elect to the arguments")
 	}
 	return text, nil
 }
@@ -157,8 +150,7 @@ func (k *checker) checkLeader(ctx context.Context) (string, error) {
 	lease, d := k.settings.leaseNamespace+"/"+k.settings.leaseName, k.settings.deployment
 	holder, err := k.settings.leader(ctx, k.Client)
 	if err == nil && holder == "" {
-		err = &fault{"nobody holds Lease " + lease + ": nothing is mirrored",
-			"kubectl -n " + d.Namespace + " logs deployment/" + d.Name}
+		err = fault("nobody holds Lease " + lease + ": nothing is mirrored: kubectl -n " + d.Namespace + " logs deployment/" + d.Name)
 	}
 	return holder + " holds Lease " + lease, err
 }
@@ -171,7 +163,7 @@ var needs = []struct{ group, resource, verbs string }{
 	{"coordination.k8s.io", "leases", "create get update"},
 }
 
-const granted = "grant it as deploy/base/rbac.yaml does"
+const granted = ": grant it as deploy/base/rbac.yaml does"
 
 // checkPermissions asks, as the account of the controller, for all that it needs.
 func (k *checker) checkPermissions(ctx context.Context) (string, error) {
@@ -197,7 +189,7 @@ func (k *checker) checkPermissions(ctx context.Context) (string, error) {
 		}
 	}
 	if len(lacks) > 0 {
-		return "", &fault{k.account() + " may not " + strings.Join(lacks, ", "), granted}
+		return "", fault(k.account() + " may not " + strings.Join(lacks, ", ") + granted)
 	}
 	return k.account() + " may do what the controller needs", nil
 }
@@ -233,22 +225,21 @@ func (k *checker) probeCopy(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// probeUnmarked asks for what the policy that confines the controller has to refuse.
-func (k *checker) probeUnmarked(ctx context.Context) (string, error) {
+// probeConfined asks for what the two policies that confine the controller have to refuse.
+func (k *checker) probeConfined(ctx context.Context) (string, error) {
 	own := k.settings.deployment.Namespace
-	_, err := k.as.CoreV1().ConfigMaps(own).Create(ctx, unmarked(own), dryRun)
-	return k.mustRefuse("any ConfigMap in namespace "+own, err)
-}
-
-// probeEvent is probeUnmarked for the policy about all but ConfigMaps.
-func (k *checker) probeEvent(ctx context.Context) (string, error) {
-	own := k.settings.deployment.Namespace
-	_, err := k.as.CoreV1().Events(own).Create(ctx, &corev1.Event{
+	event := &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Name: "mirror-controller-check"},
 		InvolvedObject:      corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: own, Name: "any"},
 		ReportingController: "another",
-	}, dryRun)
-	return k.mustRefuse("an Event of another reporter", err)
+	}
+	const aConfigMap, anEvent = "any ConfigMap in its namespace", "an Event of another reporter"
+	_, err := k.as.CoreV1().ConfigMaps(own).Create(ctx, unmarked(own), dryRun)
+	if err = k.mustRefuse(aConfigMap, err); err != nil {
+		return "", err
+	}
+	_, err = k.as.CoreV1().Events(own).Create(ctx, event, dryRun)
+	return "policies refuse the controller to create " + aConfigMap + ", and " + anEvent, k.mustRefuse(anEvent, err)
 }
 
 // confinedPolicy matches the refusal of the policy in deploy/components/admission/confined, whatever a kustomization
@@ -260,7 +251,7 @@ func refusedAsConfined(err error) bool {
 	return apierrors.IsForbidden(err) && confinedPolicy.MatchString(err.Error())
 }
 
-const followArguments = "have the annotations of the ClusterRoleBinding follow the arguments: see deploy/docs/policies.md"
+const followArguments = ": have the annotations of the ClusterRoleBinding follow the arguments: see deploy/docs/policies.md"
 
 // refusal is the fault that the API server refuses what the controller has to do, with the likely remedy.
 func refusal(err error) error {
@@ -268,24 +259,24 @@ func refusal(err error) error {
 	case strings.Contains(text, "cannot impersonate"):
 		return fmt.Errorf("you may not impersonate the account of the controller: %w", err)
 	case refusedAsConfined(err):
-		return &fault{text, followArguments}
+		return fault(text + followArguments)
 	case strings.Contains(text, " cannot "):
-		return &fault{text, granted}
+		return fault(text + granted)
 	default:
-		return &fault{text, ""}
+		return fault(text)
 	}
 }
 
 // mustRefuse judges the answer to a request that a policy has to refuse.
-func (k *checker) mustRefuse(text string, answer error) (string, error) {
+func (k *checker) mustRefuse(text string, answer error) error {
 	switch {
 	case answer == nil:
-		return "", &fault{"the API server would let the controller create " + text + ": no policy confines it",
-			"install deploy/components/admission again; its label and " + k.account() + " must be in the ClusterRoleBinding"}
+		return fault("the API server would let the controller create " + text + ": no policy confines it: install " +
+			"deploy/components/admission again; its label and " + k.account() + " must be in the ClusterRoleBinding")
 	case refusedAsConfined(answer):
-		return "a policy refuses the controller to create " + text, nil
+		return nil
 	}
-	return "", fmt.Errorf("asked for %s as the account of the controller, the answer was: %w", text, answer)
+	return fmt.Errorf("asked for %s as the account of the controller, the answer was: %w", text, answer)
 }
 
 // bound returns a check that a policy is bound.
@@ -296,7 +287,7 @@ func (k *checker) bound(part, does, component string) func(context.Context) (str
 			return strings.Contains(b.Spec.PolicyName, part) && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
 		})
 		if err == nil && !isBound {
-			err = &fault{"no policy is bound by which " + does, "install deploy/components/" + component}
+			err = fault("no policy is bound by which " + does + ": install deploy/components/" + component)
 		}
 		return does, err
 	}
@@ -315,12 +306,12 @@ func (k *checker) checkSettings(ctx context.Context) (string, error) {
 		})
 	})
 	if i < 0 {
-		return "", &fault{"no ClusterRoleBinding with the label " + label + " names " + k.account(),
-			"bind the account as deploy/base/rbac.yaml does"}
+		return "", fault("no ClusterRoleBinding with the label " + label + " names " + k.account() +
+			": bind the account as deploy/base/rbac.yaml does")
 	}
 	if differs := k.settings.differsFrom(list.Items[i].Annotations); len(differs) > 0 {
-		return "", &fault{"the annotations of ClusterRoleBinding " + list.Items[i].Name + " differ from the flags: " +
-			strings.Join(differs, "; "), followArguments}
+		return "", fault("the annotations of ClusterRoleBinding " + list.Items[i].Name + " differ from the flags: " +
+			strings.Join(differs, "; ") + followArguments)
 	}
 	return "the annotations of ClusterRoleBinding " + list.Items[i].Name + " follow the flags", nil
 }
@@ -347,15 +338,19 @@ func (s *settings) differsFrom(annotations map[string]string) (differs []string)
 	return differs
 }
 
+// operators are those of a requirement of a selector, as the annotation has them.
+var operators = map[selection.Operator]string{
+	selection.In: "In", selection.Equals: "In", selection.DoubleEquals: "In", selection.NotIn: "NotIn",
+	selection.NotEquals: "NotIn", selection.Exists: "Exists", selection.DoesNotExist: "DoesNotExist",
+}
+
 // requirements returns a selector as the annotation has it: one requirement a line, such as "team In red,blue".
 func requirements(selector string) string {
 	parsed, _ := labels.ParseToRequirements(selector) // it is valid
 	var lines []string
 	for _, r := range parsed {
-		operator := map[selection.Operator]string{selection.Exists: "Exists", selection.DoesNotExist: "DoesNotExist",
-			selection.NotIn: "NotIn", selection.NotEquals: "NotIn"}[r.Operator()]
-		values := strings.Join(slices.Sorted(maps.Keys(r.Values())), ",")
-		lines = append(lines, strings.TrimSpace(r.Key()+" "+cmp.Or(operator, "In")+" "+values))
+		values := strings.Join(r.Values().List(), ",")
+		lines = append(lines, strings.TrimSpace(r.Key()+" "+operators[r.Operator()]+" "+values))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -367,28 +362,31 @@ func items(value string) string {
 	return strings.Join(all, ",")
 }
 
-func (k *checker) count(result string) (n int) {
+// counts returns the number of checks with each result.
+func (k *checker) counts() map[string]int {
+	n := map[string]int{}
 	for _, l := range k.Checks {
-		if l.Result == result {
-			n++
-		}
+		n[l.Result]++
 	}
 	return n
 }
 
 func (k *checker) end() error {
-	if k.count(resultTodo) == 0 && k.count(resultUnknown) > 0 {
+	switch n := k.counts(); {
+	case n[resultTodo] > 0:
+		return exitNo
+	case n[resultUnknown] > 0:
 		return exitUnknown
 	}
-	return verdict(k.count(resultTodo) == 0)
+	return exitYes
 }
 
 func (k *checker) table(w io.Writer) {
 	var rows [][]any
 	for _, l := range k.Checks {
-		rows = append(rows, []any{l.Check, l.Result, strings.TrimSuffix(l.Detail+": "+l.Remedy, ": ")})
+		rows = append(rows, []any{l.Check, l.Result, l.Detail})
 	}
 	printTable(w, []string{"Check", "Result", "Detail"}, rows)
-	fmt.Fprintf(w, "%d ok, %d to do, %d not checked.\n",
-		k.count(resultOK), k.count(resultTodo), k.count(resultUnknown))
+	n := k.counts()
+	fmt.Fprintf(w, "%d ok, %d to do, %d not checked.\n", n[resultOK], n[resultTodo], n[resultUnknown])
 }

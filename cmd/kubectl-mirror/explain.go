@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -22,15 +23,13 @@ Exit codes: 0 explained, 2 unknown.`
 
 func newExplain(c *cli) *cobra.Command {
 	return c.command(&cobra.Command{Use: "explain [NAMESPACE/]NAME", Short: "Explain why a ConfigMap is a copy or not",
-		Long: explainHelp, Example: "  kubectl mirror explain settings -n team-a", Args: cobra.ExactArgs(1)}, false, c.explain)
+		Long: explainHelp, Example: "  kubectl mirror explain settings -n team-a", Args: cobra.ExactArgs(1)}, false,
+		func(ctx context.Context, s *session, keys []types.NamespacedName) (printed, error) {
+			return s.explain(ctx, keys[0])
+		})
 }
 
-func (c *cli) explain(cmd *cobra.Command, args []string) (printed, error) {
-	s, keys, err := c.beginKeys(cmd, args)
-	if err != nil {
-		return nil, err
-	}
-	ctx, key := cmd.Context(), keys[0]
+func (s *session) explain(ctx context.Context, key types.NamespacedName) (printed, error) {
 	cm, err := s.Get(ctx, key)
 	if err != nil {
 		return nil, err
@@ -38,7 +37,7 @@ func (c *cli) explain(cmd *cobra.Command, args []string) (printed, error) {
 	if !isCopy(cm) { // it may be a source, also one that is gone
 		found, err := s.read(ctx, key)
 		if len(found) > 0 {
-			return &report{list: list{found}}, nil
+			return &report{Sources: found, details: true}, nil
 		}
 		if err != nil && !apierrors.IsForbidden(err) {
 			return nil, err
@@ -102,13 +101,11 @@ type subject struct {
 
 // explain says first what the ConfigMap is, and then what a source has to do with it.
 func (x *subject) explain() *explanation {
-	out := &explanation{Verdict: x.is()}
+	is, remedy := x.is()
+	out := &explanation{is, remedy}
 	add := func(text string) { out.Verdict += " " + text }
-	switch value, isOdd := x.oddLabel(); {
-	case isOdd:
-		add(fmt.Sprintf("Its label %s=%s does not publish it.", x.Label(), value))
-		out.Remedy = fmt.Sprintf("kubectl label configmap/%s -n %s %s=%s --overwrite", x.key.Name, x.key.Namespace, x.Label(),
-			plan.SourceValue)
+	switch {
+	case remedy != "":
 	case x.snap == nil:
 		out.Remedy = x.explainAlone(add)
 	default:
@@ -117,39 +114,30 @@ func (x *subject) explain() *explanation {
 	return out
 }
 
-// is says what the ConfigMap is by its marks.
-func (x *subject) is() string {
+// is says what the ConfigMap is by its marks. If it may be meant to be a source, as one that was made from a copy, the
+// remedy publishes it.
+func (x *subject) is() (is, remedy string) {
 	if x.cm == nil {
-		return fmt.Sprintf("There is no ConfigMap %s.", x.key)
+		return fmt.Sprintf("There is no ConfigMap %s.", x.key), ""
 	}
-	switch m := plan.MarksOf(x.cm); {
+	m, label := plan.MarksOf(x.cm), x.cm.Labels[x.Label()]
+	switch {
 	case isCopy(x.cm):
-		return fmt.Sprintf("ConfigMap %s is a copy of %s, by its annotations, of instance %s.", x.key, m.Source, m.Instance)
-	case isReleased(x.cm):
+		return fmt.Sprintf("ConfigMap %s is a copy of %s, by its annotations, of instance %s.", x.key, m.Source, m.Instance), ""
+	case m.Source.Name != "" && x.cm.Annotations[plan.CopyAnnotation] == "":
 		return fmt.Sprintf("ConfigMap %s was a copy of %s, and is released: its marks are not complete, so no controller "+
-			"changes it.", x.key, m.Source)
+			"changes it.", x.key, m.Source), ""
+	case label != "" && label != plan.SourceValue && !m.Itself:
+		return fmt.Sprintf("ConfigMap %s is neither a source nor a copy: its label %s=%s does not publish it.", x.key,
+				x.Label(), label), fmt.Sprintf("kubectl label configmap/%s -n %s %s=%s --overwrite", x.key.Name, x.key.Namespace,
+				x.Label(), plan.SourceValue)
 	}
-	return fmt.Sprintf("ConfigMap %s is neither a source nor a copy.", x.key)
+	return fmt.Sprintf("ConfigMap %s is neither a source nor a copy.", x.key), ""
 }
 
 // isCopy reports whether the ConfigMap is a copy, of whatever instance.
 func isCopy(cm *corev1.ConfigMap) bool {
 	return cm != nil && plan.MarksOf(cm).Itself && plan.MarksOf(cm).Source.Name != ""
-}
-
-// isReleased reports whether the ConfigMap was a copy whose owner keeps it.
-func isReleased(cm *corev1.ConfigMap) bool {
-	return plan.MarksOf(cm).Source.Name != "" && cm.Annotations[plan.CopyAnnotation] == ""
-}
-
-// oddLabel returns the value of the mirror label of a ConfigMap that may be meant to be a source, as one that was made
-// from a copy.
-func (x *subject) oddLabel() (value string, isOdd bool) {
-	if x.cm == nil || plan.MarksOf(x.cm).Itself || isReleased(x.cm) {
-		return "", false
-	}
-	value, has := x.cm.Labels[x.Label()]
-	return value, has && value != plan.SourceValue
 }
 
 // explainTarget says in which state the target is, and why. It returns what would change that.

@@ -30,36 +30,23 @@ Exit codes: 0 all gone, or nothing to delete; 1 refused, not confirmed or not al
 
 func newPurge(c *cli) *cobra.Command {
 	p := &purge{planned: &planned{Targets: []*target{}}}
-	cmd := c.command(&cobra.Command{Use: "purge [SOURCE]", Short: "Delete the copies of an instance, or of one source",
-		Long: purgeHelp, Example: "  kubectl mirror purge --dry-run\n  kubectl mirror purge platform/settings --yes",
-		Args: cobra.MaximumNArgs(1)}, true,
-		func(cmd *cobra.Command, args []string) (printed, error) {
-			var asked types.NamespacedName // an empty one: all copies of the instance
-			err := c.refuseNamespace()     // would it be that of sources, or of copies?
-			if len(args) == 1 {
-				asked, err = c.parseKey(args[0])
-			}
-			if err == nil {
-				p.session, err = c.begin(cmd, false)
-			}
-			if err == nil {
-				err = p.list(cmd.Context(), asked)
-			}
-			p.cmd = cmd
-			return p, err
-		})
+	cmd := &cobra.Command{Use: "purge [SOURCE]", Short: "Delete the copies of an instance, or of one source", Long: purgeHelp,
+		Example: "  kubectl mirror purge --dry-run\n  kubectl mirror purge platform/settings --yes",
+		Args:    cobra.MaximumNArgs(1)}
 	cmd.Flags().BoolVarP(&p.yes, "yes", "y", false, "Do not ask.")
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "Show the list, and delete nothing.")
 	cmd.Flags().BoolVar(&p.force, "force", false, "Delete although a controller of the instance runs.")
 	cmd.Flags().BoolVar(&p.outOfScope, "out-of-scope", false, "Delete only unclaimed copies that the flags rule out.")
-	return cmd
+	return show(c.command(cmd, true, func(ctx context.Context, s *session, keys []types.NamespacedName) (printed, error) {
+		p.session = s
+		return p, p.list(ctx, keys)
+	}))
 }
 
 // purge lists the copies, and deletes them after they are printed.
 type purge struct {
 	*planned
 	*session                       `json:"-"`
-	cmd                            *cobra.Command
 	yes, dryRun, force, outOfScope bool
 }
 
@@ -80,17 +67,21 @@ func (p *purge) end() (err error) {
 	return p.delete(p.cmd.Context())
 }
 
-// list lists the copies of a source, or all if asked is empty.
-func (p *purge) list(ctx context.Context, asked types.NamespacedName) error {
+// list lists the copies of a source, or all.
+func (p *purge) list(ctx context.Context, of []types.NamespacedName) error {
 	options := p.settings.Options.Options
 	options.Prune = false // with --prune no copy counts as out of scope
 	p.Rules = plan.NewRules(&options)
-	snap, err := p.Read(ctx, asked.Name)
+	name := ""
+	if len(of) > 0 {
+		name = of[0].Name
+	}
+	snap, err := p.Read(ctx, name)
 	if err != nil {
 		return err
 	}
 	for _, d := range snap.Copies() {
-		if p.outOfScope && d.State != plan.StateOutOfScope || asked.Name != "" && asked != d.CopyOf {
+		if p.outOfScope && d.State != plan.StateOutOfScope || len(of) > 0 && of[0] != d.CopyOf {
 			continue
 		}
 		reason := ""
@@ -114,7 +105,7 @@ func (p *purge) refuse(ctx context.Context) error {
 	}
 	for i := range deployments {
 		d := &deployments[i]
-		of, _ := newSettingsFlags(true).settingsOf(d) // with invalid arguments it is never ready
+		of, _ := newSettingsFlags().settingsOf(d) // with invalid arguments it is never ready
 		runs, _ := of.runs(ctx, p.Client)
 		if runs && of.Instance == p.settings.Instance && of.Label == p.settings.Label {
 			p.say(fmt.Sprintf("Refused: the controller of Deployment %s runs, and would restore copies. Stop it before: "+
@@ -133,7 +124,7 @@ func (p *purge) confirm() error {
 			return err
 		}
 	}
-	fmt.Fprintf(p.out, "Delete these copies of instance %s (%d)? [y/N] ", p.settings.Instance, len(p.Targets))
+	fmt.Fprintf(p.cmd.ErrOrStderr(), "Delete these copies of instance %s (%d)? [y/N] ", p.settings.Instance, len(p.Targets))
 	line, _ := bufio.NewReader(p.cmd.InOrStdin()).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(line)) {
 	case "y", "yes":

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -75,17 +76,25 @@ type settingsFlags struct {
 	controller *string
 }
 
-// newSettingsFlags returns the flags. The help shows those that decide for some commands only.
-func newSettingsFlags(hidden bool) *settingsFlags {
+// newSettingsFlags returns the flags. The help does not show those that decide: see [show].
+func newSettingsFlags() *settingsFlags {
 	f, all := &settingsFlags{alone: &settings{Options: mirror.NewOptions()}}, pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.FlagSet = pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.alone.AddFlags(all)
 	for _, name := range deciding {
-		all.Lookup(name).Hidden = hidden
+		all.Lookup(name).Hidden = true
 		f.AddFlag(all.Lookup(name))
 	}
 	f.controller = f.String("controller", "", "`NAMESPACE/NAME` of the Deployment of the controller.")
 	return f
+}
+
+// show has the help of a command show the flags of a controller that decide.
+func show(cmd *cobra.Command) *cobra.Command {
+	for _, name := range deciding {
+		cmd.Flags().Lookup(name).Hidden = false
+	}
+	return cmd
 }
 
 // nameTargets reports whether the flags say which namespaces are targets.

@@ -42,7 +42,7 @@ func TestFind(t *testing.T) {
 		{installed{hidden}, ""},
 		{installed{deploymentOf("blue", "--instance=-")}, ""},
 	} {
-		flags, client := newSettingsFlags(true), fake.NewClientset()
+		flags, client := newSettingsFlags(), fake.NewClientset()
 		if err := flags.Parse(strings.Fields(test.flags)); err != nil {
 			t.Fatal(err)
 		}

@@ -40,53 +40,49 @@ write events in that namespace can forge it.
 Exit codes: 0 all are InSync, 1 not all, 2 not known.`
 
 func newStatus(c *cli) *cobra.Command {
-	var all, everywhere bool
+	var everywhere bool
 	cmd := &cobra.Command{Use: "status [SOURCE...]", Short: "Show which copies are in sync", Long: statusHelp,
 		Example: "  kubectl mirror status -A\n  kubectl mirror status settings -n platform"}
-	cmd.Flags().BoolVar(&all, "all", false, "Show the targets that are in sync, too.")
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "Show the sources of all namespaces.")
-	return c.command(cmd, false, func(cmd *cobra.Command, args []string) (printed, error) {
-		switch {
-		case len(args) == 0:
-			return c.statusOfAll(cmd, everywhere)
-		case everywhere:
+	return c.command(cmd, false, func(ctx context.Context, s *session, keys []types.NamespacedName) (printed, error) {
+		if len(keys) > 0 && everywhere {
 			return nil, errors.New("--all-namespaces beside SOURCE: give one of the two")
 		}
-		s, keys, err := c.beginKeys(cmd, args)
+		if len(keys) > 0 {
+			sources, err := s.ask(ctx, keys)
+			return &report{Sources: sources, details: true, answer: exitOf(sources, (*snapshot.Source).IsInSync)}, err
+		}
+		namespace, _, err := c.kube.ToRawKubeConfigLoader().Namespace()
+		if everywhere {
+			namespace, err = "", s.narrowed
+		}
 		if err != nil {
 			return nil, err
 		}
-		sources, err := s.ask(cmd.Context(), keys)
-		return &report{list{sources}, all, exitOf(sources, (*snapshot.Source).IsInSync)}, err
+		return s.status(ctx, namespace)
 	})
 }
 
-// statusOfAll reports on the sources in the namespace of -n or of the context, or everywhere.
-func (c *cli) statusOfAll(cmd *cobra.Command, everywhere bool) (printed, error) {
-	var asked types.NamespacedName
-	s, err := c.begin(cmd, !everywhere)
-	if err == nil && !everywhere {
-		asked.Namespace, _, err = c.kube.ToRawKubeConfigLoader().Namespace()
-	}
-	if err != nil {
-		return nil, err
-	}
-	found, err := s.read(cmd.Context(), asked)
-	if err == nil && len(found) == 0 && !everywhere { // rather a typing error than in sync
+// status reports on the sources in a namespace, or everywhere if that is empty.
+func (s *session) status(ctx context.Context, namespace string) (printed, error) {
+	sources, err := s.read(ctx, types.NamespacedName{Namespace: namespace})
+	if err == nil && len(sources) == 0 && namespace != "" { // rather a typing error than in sync
 		err = fmt.Errorf("no source in namespace %s: no ConfigMap there has the label %s=%s; -A shows those of all namespaces",
-			asked.Namespace, s.Rules.Label(), plan.SourceValue)
+			namespace, s.Rules.Label(), plan.SourceValue)
 	}
-	return &list{append([]*snapshot.Source{}, found...)}, err
+	return &report{Sources: append([]*snapshot.Source{}, sources...), answer: exitOf(sources, (*snapshot.Source).IsInSync)}, err
 }
 
 // read returns the state of one source, of those of a namespace, or of all: by what the cluster holds or, if the user
 // may not see that, by what the controller has reported. With a name it reads nothing of other names.
 func (s *session) read(ctx context.Context, asked types.NamespacedName) (found []*snapshot.Source, err error) {
-	if !s.narrow {
+	if s.narrowed == nil {
 		found, err = s.readCluster(ctx, asked)
-		s.narrow = apierrors.IsForbidden(err) && asked.Namespace != ""
+		if apierrors.IsForbidden(err) && asked.Namespace != "" {
+			s.narrowed = err
+		}
 	}
-	if s.narrow {
+	if s.narrowed != nil {
 		found, err = s.readReports(ctx, asked)
 	}
 	return found, err
@@ -170,23 +166,32 @@ func exitOf(sources []*snapshot.Source, succeeds func(*snapshot.Source) bool) ex
 	return verdict(!slices.ContainsFunc(sources, func(s *snapshot.Source) bool { return !succeeds(s) }))
 }
 
-// list shows sources without their targets.
-type list struct {
+// report is the state of some sources.
+type report struct {
 	Sources []*snapshot.Source `json:"sources"`
+
+	details bool // show the targets that are neither in sync nor held
+	answer  exitCode
 }
 
-func (l *list) end() error { return exitOf(l.Sources, (*snapshot.Source).IsInSync) }
+func (r *report) end() error { return r.answer }
 
-func (l *list) table(w io.Writer) {
-	if len(l.Sources) == 0 {
-		printLines(w, "No sources found. -A shows those of all namespaces.")
+func (r *report) table(w io.Writer) {
+	if r.details {
+		for _, s := range r.Sources {
+			printSource(w, s)
+		}
+		return
+	}
+	if len(r.Sources) == 0 {
+		printLines(w, "No sources found.")
 	}
 	columns := []string{"Namespace", "Name", "Status", "Targets"}
 	for _, state := range snapshot.Counted {
 		columns = append(columns, strings.ReplaceAll(state.String(), "_", "-"))
 	}
 	var rows [][]any
-	for _, s := range l.Sources {
+	for _, s := range r.Sources {
 		row := []any{s.Namespace, s.Name, s.Status, s.Total()}
 		for _, state := range snapshot.Counted {
 			row = append(row, s.Count(state))
@@ -197,25 +202,81 @@ func (l *list) table(w io.Writer) {
 	printTable(w, append(columns, "Warning"), rows)
 }
 
-// report shows sources with their targets: those that are neither in sync nor held, or all.
-type report struct {
-	list
-	all    bool
-	answer exitCode
+// printSource prints a source, and its targets that are neither in sync nor held.
+func printSource(w io.Writer, s *snapshot.Source) {
+	var rows [][]any
+	for _, t := range s.Targets {
+		if t.State != plan.StateSynced.String() && t.State != plan.StateHeld.String() {
+			rows = append(rows, []any{t.Namespace, t.State, t.Reason})
+		}
+	}
+	printLines(w, s.Key().String()+": "+s.Summary(), s.Note, s.Warning)
+	printTable(w, []string{"Target", "State", "Reason"}, rows)
 }
 
-func (r *report) end() error { return r.answer }
+const waitHelp = `Wait until every target of some sources holds what its source holds now, or is held by its source.
+SOURCE is a name or NAMESPACE/NAME.
+` + states + `
+The exit code is the highest of all sources. Copies that expire are no targets: wait does not wait for them.`
 
-func (r *report) table(w io.Writer) {
-	for _, s := range r.Sources {
-		var rows [][]any
-		for _, t := range s.Targets {
-			isQuiet := t.State == plan.StateSynced.String() || t.State == plan.StateHeld.String()
-			if r.all || !isQuiet {
-				rows = append(rows, []any{t.Namespace, t.State, t.Reason})
-			}
+func newWait(c *cli) *cobra.Command {
+	w := &waiter{}
+	cmd := &cobra.Command{Use: "wait SOURCE...", Short: "Wait until all copies of some sources are in sync", Long: waitHelp,
+		Example: "  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m",
+		Args:    cobra.MinimumNArgs(1)}
+	cmd.Flags().DurationVar(&w.timeout, "timeout", 5*time.Minute, "Time after which the command ends with exit code 1.")
+	cmd.Flags().BoolVar(&w.ignoreBlocked, "ignore-blocked", false, "Do not fail if targets are rejected or blocked.")
+	return c.command(cmd, false, w.wait)
+}
+
+type waiter struct {
+	timeout       time.Duration
+	ignoreBlocked bool
+}
+
+// wait waits until all sources end, or the time is over, and returns the last report on them.
+func (w *waiter) wait(ctx context.Context, s *session, keys []types.NamespacedName) (printed, error) {
+	limited, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	var last []*snapshot.Source
+	for limited.Err() == nil {
+		began := time.Now()
+		now, err := s.ask(limited, keys)
+		switch {
+		case err == nil:
+			last = now
+		case limited.Err() == nil:
+			return nil, err
 		}
-		printLines(w, s.Key().String()+": "+s.Summary(), s.Note, s.Warning)
-		printTable(w, []string{"Target", "State", "Reason"}, rows)
+		if last != nil && !slices.ContainsFunc(last, w.goesOn) {
+			return w.report(last), nil
+		}
+		w.tell(s, last)
+		select {
+		case <-limited.Done():
+		case <-time.After(max(time.Second, 5*time.Since(began))): // large clusters are read seldom
+		}
 	}
+	if last == nil { // in the middle of a request
+		return nil, fmt.Errorf("--timeout=%v: over before the cluster was read", w.timeout)
+	}
+	s.say(fmt.Sprintf("Timed out after %v", w.timeout))
+	return w.report(last), nil
+}
+
+// tell says what the sources wait for.
+func (w *waiter) tell(s *session, sources []*snapshot.Source) {
+	for _, source := range sources {
+		if w.goesOn(source) {
+			s.say(fmt.Sprintf("%s: %s", source.Key(), source.Summary()))
+			s.say(source.Warning)
+		}
+	}
+}
+
+func (w *waiter) goesOn(s *snapshot.Source) bool { return !s.Ends(w.ignoreBlocked) }
+
+func (w *waiter) report(sources []*snapshot.Source) *report {
+	succeeds := func(s *snapshot.Source) bool { return s.Succeeds(w.ignoreBlocked) }
+	return &report{Sources: sources, details: true, answer: exitOf(sources, succeeds)}
 }

@@ -16,18 +16,15 @@ func TestStatus(t *testing.T) {
 	sources := s.Snapshot(t).Sources(types.NamespacedName{})
 	var out golden
 	for _, source := range sources {
-		one := &report{list: list{[]*snapshot.Source{source}}}
+		one := &report{Sources: []*snapshot.Source{source}, details: true}
 		formats := outputFormats[:1]
-		switch source.Key().String() {
-		case "platform/mixed":
+		if source.Key().String() == "platform/mixed" {
 			source.Warning = "WriteFailed: Out of sync in namespace team-g: the API server rejects\nthe write."
 			formats = outputFormats
-		case "platform/synced":
-			one.all = true
 		}
 		out.print(t, source.Name, one, formats...)
 	}
-	out.print(t, "all", &list{sources}, "table")
-	out.print(t, "none", &list{}, "table")
+	out.print(t, "all", &report{Sources: sources, answer: exitOf(sources, (*snapshot.Source).IsInSync)}, "table")
+	out.print(t, "none", &report{}, "table")
 	out.compare(t, "status")
 }

@@ -288,7 +288,7 @@ Change in stages, as the publisher. First only team-b turns green, then all:
   export STAGE=mirror-controller.github.io/rollout
   kubectl -n platform annotate configmap settings $STAGE=tier=canary --kubeconfig=$PUBLISHER
   kubectl -n platform patch configmap settings -p '{"data":{"colour":"green"}}' --kubeconfig=$PUBLISHER
-  kubectl mirror wait platform/settings --kubeconfig=$PUBLISHER; kubectl mirror status platform/settings --all
+  kubectl mirror wait platform/settings --kubeconfig=$PUBLISHER; kubectl mirror status platform/settings
   kubectl -n platform annotate configmap settings $STAGE- --kubeconfig=$PUBLISHER
 
 Delete by mistake, see what is announced, and undo it:

@@ -83,7 +83,7 @@ func TestKubectlStatus(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b", "c")
 	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
-	admin(w).prints(0, "status -A", "No sources found. -A shows those of all namespaces.")
+	admin(w).prints(0, "status -A", "No sources found.")
 	winner := w.CreateSource(w.Home, "settings", suite.WithAnnotation(plan.PrefixAnnotation, a))
 	superseded := w.CreateSource(b, "settings")
 	frozen := w.CreateSource(w.Home, "frozen")

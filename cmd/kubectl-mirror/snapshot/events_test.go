@@ -94,8 +94,7 @@ func TestC70Judge(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, text, tc.want)
 		}
 		for ignore, code := range map[bool]int{false: tc.code, true: tc.lax} {
-			end, succeeds := got.Ends(ignore)
-			is := map[bool]int{true: 0, false: 1}[succeeds]
+			end, is := got.Ends(ignore), map[bool]int{true: 0, false: 1}[got.Succeeds(ignore)]
 			if got.Status == snapshot.NotKnown {
 				is = 2
 			}
