@@ -91,8 +91,7 @@ func (k *checker) check(ctx context.Context) {
 		expected bool
 		run      func(context.Context) (string, error)
 	}{
-		{"deployment", true, k.checkDeployment},
-		{"leader", k.settings.leaderElect, k.checkLeader},
+		{"controller", true, k.checkController},
 		{"permissions", true, k.checkPermissions},
 		{"probe/copy", true, k.probeCopy},
 		{"probe/confined", k.confined, k.probeConfined},
@@ -130,29 +129,25 @@ func (k *checker) account() string {
 	return fmt.Sprintf("system:serviceaccount:%s:%s", k.settings.deployment.Namespace, name)
 }
 
-// checkDeployment looks whether all replicas are ready, and no more than one writes.
-func (k *checker) checkDeployment(context.Context) (string, error) {
-	d := k.settings.deployment
+// checkController looks whether all replicas are ready, and one of them writes.
+func (k *checker) checkController(ctx context.Context) (text string, err error) {
+	d, leader := k.settings.deployment, ""
 	s, wanted := d.Status, *d.Spec.Replicas // the API server sets it
-	text := fmt.Sprintf("Deployment %s: %d of %d replicas are ready, image %s",
+	text = fmt.Sprintf("Deployment %s: %d of %d replicas are ready, image %s",
 		keyOf(d), s.ReadyReplicas, wanted, containerOf(d).Image)
+	if k.settings.leaderElect {
+		leader, err = k.settings.leader(ctx, k.Client)
+		text += fmt.Sprintf("; Lease %s/%s: %s", k.settings.leaseNamespace, k.settings.leaseName, cmp.Or(leader, "nobody holds it"))
+	}
 	switch {
-	case wanted == 0 || s.ObservedGeneration < d.Generation || s.UpdatedReplicas < wanted || s.ReadyReplicas < wanted:
-		return "", fault(text + ": kubectl -n " + d.Namespace + " describe deployment " + d.Name + ", and its Pods")
+	case err != nil:
 	case wanted > 1 && !k.settings.leaderElect:
-		return "", fault(text + ": all of them write: add --leader-elect to the arguments")
+		err = fault(text + ": all of them write: add --leader-elect to the arguments")
+	case wanted == 0, s.ObservedGeneration < d.Generation, s.UpdatedReplicas < wanted, s.ReadyReplicas < wanted,
+		k.settings.leaderElect && leader == "":
+		err = fault(text + ": kubectl -n " + d.Namespace + " describe deployment " + d.Name + ", and the logs of its Pods")
 	}
-	return text, nil
-}
-
-// checkLeader looks whether somebody renews the Lease.
-func (k *checker) checkLeader(ctx context.Context) (string, error) {
-	lease, d := k.settings.leaseNamespace+"/"+k.settings.leaseName, k.settings.deployment
-	holder, err := k.settings.leader(ctx, k.Client)
-	if err == nil && holder == "" {
-		err = fault("nobody holds Lease " + lease + ": nothing is mirrored: kubectl -n " + d.Namespace + " logs deployment/" + d.Name)
-	}
-	return holder + " holds Lease " + lease, err
+	return text, err
 }
 
 // needs are what the roles in deploy/base/rbac.yaml grant.

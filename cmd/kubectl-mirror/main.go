@@ -6,18 +6,22 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/kubernetes"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways in which kubectl signs in
 	"k8s.io/client-go/rest"
@@ -228,4 +232,58 @@ func (s *session) say(line string) {
 		s.said[line] = true
 		fmt.Fprintln(s.cmd.ErrOrStderr(), printable(line))
 	}
+}
+
+// outputFormats are the values of -o. The first one is the default.
+var outputFormats = []string{"table", "json"}
+
+// printed is what a command has to print, in every form. The writer keeps its errors until it is flushed.
+type printed interface {
+	table(w io.Writer)
+	end() error // ends the command, after it is printed
+}
+
+// printAs prints in one of the formats.
+func printAs(w io.Writer, format string, p printed) error {
+	if format == "json" {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(p)
+	}
+	p.table(w)
+	return nil
+}
+
+// printTable prints rows as kubectl does, without the columns that are empty, or 0, in all rows.
+func printTable(w io.Writer, columns []string, rows [][]any) {
+	if len(rows) == 0 {
+		return // not even a header
+	}
+	t := &metav1.Table{Rows: make([]metav1.TableRow, len(rows))}
+	for i, name := range columns {
+		if !slices.ContainsFunc(rows, func(row []any) bool { return row[i] != "" && row[i] != 0 }) {
+			continue
+		}
+		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
+		for j, row := range rows {
+			t.Rows[j].Cells = append(t.Rows[j].Cells, printable(fmt.Sprint(row[i])))
+		}
+	}
+	_ = printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(t, w) // fails as the writer does
+}
+
+// printLines prints the lines that are not empty.
+func printLines(w io.Writer, lines ...string) {
+	for _, line := range lines {
+		if line != "" {
+			fmt.Fprintln(w, printable(line))
+		}
+	}
+}
+
+// printable escapes what a terminal could take for more than text: anybody may write an annotation, or the error of a
+// webhook.
+func printable(text string) string {
+	quoted := strconv.Quote(text)
+	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(quoted[1 : len(quoted)-1])
 }

@@ -3,16 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/pmezard/go-difflib/difflib"
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
@@ -22,37 +19,26 @@ import (
 const planHelp = `Show what a controller with these settings would create, update and delete, and why: before a first
 installation, or before a change of flags. Flags beside --controller change the settings of that one. The command also
 shows the targets that stay as they are: foreign ConfigMaps, copies of a frozen source, targets that a source holds, and
-copies that are out of scope of the flags, which --prune would delete. ConfigMap data is shown with --diff only.
+copies that are out of scope of the flags, which --prune would delete.
 
 Exit codes: 0 nothing to do, 1 there are changes, or copies out of scope, 2 unknown.`
 
 func newPlan(c *cli) *cobra.Command {
-	var diff bool
 	cmd := &cobra.Command{Use: "plan", Short: "Show what a controller would change", Long: planHelp,
-		Example: "  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune --diff", Args: cobra.NoArgs}
-	cmd.Flags().BoolVar(&diff, "diff", false, "Show the content of each change. Needs permission to get ConfigMaps.")
+		Example: "  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune", Args: cobra.NoArgs}
 	return show(c.command(cmd, true, func(ctx context.Context, s *session, _ []types.NamespacedName) (printed, error) {
-		return s.plan(ctx, diff)
-	}))
-}
-
-func (s *session) plan(ctx context.Context, diff bool) (*planned, error) {
-	snap, err := s.Read(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	s.say(s.Rules.WithoutTarget(maps.Values(snap.Namespaces)))
-	p := newPlanned(snap)
-	if p.abandoned, err = s.abandoned(ctx); p.abandoned > 0 {
-		s.say(fmt.Sprintf("%d copies of the installed controller are abandoned: they have another --mirror-label or "+
-			"--instance, stay as they are, and are in the way. deploy/docs/operate.md says what to do first.", p.abandoned))
-	}
-	for _, t := range p.Targets {
-		if diff && t.decision.Op != plan.OpNone && err == nil {
-			t.Diff, err = s.diff(ctx, t.decision.Change)
+		snap, err := s.Read(ctx, "")
+		if err != nil {
+			return nil, err
 		}
-	}
-	return p, err
+		s.say(s.Rules.WithoutTarget(maps.Values(snap.Namespaces)))
+		p := newPlanned(snap)
+		if p.abandoned, err = s.abandoned(ctx); p.abandoned > 0 {
+			s.say(fmt.Sprintf("%d copies of the installed controller are abandoned: they have another --mirror-label or "+
+				"--instance, stay as they are, and are in the way. deploy/docs/operate.md says what to do first.", p.abandoned))
+		}
+		return p, err
+	}))
 }
 
 // abandoned returns the number of copies that the installed controller has, and that are none by the flags.
@@ -86,7 +72,6 @@ type target struct {
 	Operation string `json:"operation"`
 	Source    string `json:"source"`
 	Reason    string `json:"reason,omitempty"`
-	Diff      string `json:"diff,omitempty"`
 
 	decision *snapshot.Decision
 }
@@ -106,7 +91,7 @@ func newPlanned(s *snapshot.Snapshot) *planned {
 }
 
 func (p *planned) add(d *snapshot.Decision, operation string, source types.NamespacedName, reason string) {
-	p.Targets = append(p.Targets, &target{d.Key.Namespace, d.Key.Name, operation, source.String(), reason, "", d})
+	p.Targets = append(p.Targets, &target{d.Key.Namespace, d.Key.Name, operation, source.String(), reason, d})
 }
 
 func (p *planned) end() error {
@@ -117,10 +102,9 @@ func (p *planned) end() error {
 
 func (p *planned) table(w io.Writer) {
 	var rows [][]any
-	diffs, counts := "", map[string]int{}
+	counts := map[string]int{}
 	for _, t := range p.Targets {
 		rows = append(rows, []any{t.Operation, t.Namespace + "/" + t.Name, t.Source, t.Reason})
-		diffs += t.Diff
 		counts[t.Operation]++
 	}
 	var parts []string
@@ -128,64 +112,5 @@ func (p *planned) table(w io.Writer) {
 		parts = append(parts, fmt.Sprintf("%s %d", operation, counts[operation]))
 	}
 	printTable(w, []string{"Operation", "ConfigMap", "Source", "Reason"}, rows)
-	fmt.Fprintf(w, "%sIn all: %s.\n", diffs, cmp.Or(strings.Join(parts, ", "), "nothing"))
-}
-
-// diff returns what a change does to the content of its target. Source and target are read anew: a snapshot has no
-// payloads.
-func (s *session) diff(ctx context.Context, c plan.Change) (string, error) {
-	have, err := s.Get(ctx, c.Key)
-	if err != nil || c.Op == plan.OpDelete {
-		return diffOf(c.Key, have, nil), err
-	}
-	source, err := s.Get(ctx, c.Source.Key)
-	if source == nil { // it has gone meanwhile
-		return "", err
-	}
-	return diffOf(c.Key, have, desired(s.Rules, c, source, have)), nil
-}
-
-// desired returns what the target will be. A copy that is created again loses the metadata of others.
-func desired(rules *plan.Rules, c plan.Change, source, have *corev1.ConfigMap) *corev1.ConfigMap {
-	if c.Op == plan.OpRecreate {
-		have = nil
-	}
-	return rules.Desired(rules.ParseSource(source), c.Key.Namespace, have)
-}
-
-// diffOf returns a unified diff of two ConfigMaps, each of which may be nil.
-func diffOf(key types.NamespacedName, is, wouldBe *corev1.ConfigMap) string {
-	name := key.String()
-	text, _ := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{ // fails as its writer does, which is a buffer
-		A: content(is), B: content(wouldBe), FromFile: name, ToFile: name, FromDate: "is", ToDate: "would be", Context: 3,
-	})
-	return text
-}
-
-// content returns the lines of a ConfigMap that a diff shows, each with its section and key; none if cm is nil. A value
-// that ends with a newline has an empty line behind it. Data may hold anything: what a terminal could take for more
-// than text is escaped.
-func content(cm *corev1.ConfigMap) (lines []string) {
-	if cm == nil {
-		return nil
-	}
-	add := func(section string, entries map[string]string) {
-		for _, k := range slices.Sorted(maps.Keys(entries)) {
-			for line := range strings.SplitSeq(entries[k], "\n") {
-				lines = append(lines, section+" "+printable(k)+": "+printable(line)+"\n")
-			}
-		}
-	}
-	binary := map[string]string{}
-	for k, v := range cm.BinaryData {
-		binary[k] = fmt.Sprintf("%d bytes, sha256 %.6x", len(v), sha256.Sum256(v))
-	}
-	add("annotation", cm.Annotations)
-	add("label", cm.Labels)
-	add("binaryData", binary)
-	add("data", cm.Data)
-	if cm.Immutable != nil {
-		lines = append(lines, fmt.Sprintf("immutable: %v\n", *cm.Immutable))
-	}
-	return lines
+	fmt.Fprintf(w, "In all: %s.\n", cmp.Or(strings.Join(parts, ", "), "nothing"))
 }

@@ -53,8 +53,7 @@ func TestKubectlCheck(t *testing.T) {
 
 	w.report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 0 })
 	const deployment = "Deployment mirror-system/mirror-controller"
-	admin.says(1, "check", "deployment  to do  "+deployment+
-		": 0 of 1 replicas are ready, image mirror-controller:dev: kubectl -n mirror-system ")
+	admin.says(1, "check", "controller  to do  "+deployment+": 0 of 1 replicas are ready, image mirror-controller:dev; Lease ")
 	if said := admin.says(0, "status -A", ""); strings.Contains(said.err, "No controller runs") { // it holds the Lease
 		t.Errorf("got %q of a controller that leads", said.err)
 	}
@@ -62,7 +61,7 @@ func TestKubectlCheck(t *testing.T) {
 
 	// A flag was changed, and its annotation was not: writes are refused.
 	w.allow("dev-")
-	w.untilChecked(1, append(strings.Split(shown(t, "check | grep 'to do '"), "\n"), "5 ok, 2 to do, 0 not checked.")...)
+	w.untilChecked(1, append(strings.Split(shown(t, "check | grep 'to do '"), "\n"), "4 ok, 2 to do, 0 not checked.")...)
 	source := w.CreateSource(w.Home, "settings")
 	w.WaitEvent(w.Home, "settings", plan.ReasonWriteFailed)
 	admin.says(1, "status platform/settings", "WriteFailed: ", "may only write to namespaces", "Fix the cause; ")
@@ -81,8 +80,7 @@ func TestKubectlCheck(t *testing.T) {
 		`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "update", "delete"]}]'`)
 	w.Stop(p)
 	w.untilChecked(1, "permissions  to do  system:serviceaccount:mirror-system:mirror-controller may not patch configmaps: grant",
-		"leader  to do  nobody holds Lease mirror-system/mirror-controller: nothing is mirrored: "+
-			"kubectl -n mirror-system logs deployment/mirror-controller")
+		"; Lease mirror-system/mirror-controller: nobody holds it: kubectl -n mirror-system describe deployment ")
 	policies.Sh(w.World, "kubectl label clusterrolebinding "+w.FullName+" "+suite.InstallationLabel+"-")
 	w.untilChecked(1, "probe/confined  to do  the API server would let the controller create any ConfigMap ",
 		"settings  to do  no ClusterRoleBinding ")
@@ -104,12 +102,12 @@ func TestKubectlCheckOfReader(t *testing.T) {
 		code  int
 		lines []string
 	}{
-		{"reader", []rbacv1.PolicyRule{may("apps", "deployments", "get")}, 2, []string{"leader  not checked  leases",
+		{"reader", []rbacv1.PolicyRule{may("apps", "deployments", "get")}, 2, []string{"controller  not checked  leases",
 			"probe/copy  not checked  you may not impersonate", "publishers  not checked  validatingadmissionpolicybindings",
-			"1 ok, 0 to do, 6 not checked."}},
+			"0 ok, 0 to do, 6 not checked."}},
 		{"viewer", viewerRules(w.World), 2, []string{"probe/copy  not checked  you may not impersonate",
-			"4 ok, 0 to do, 3 not checked."}},
-		{"narrow", narrow, 0, []string{"probe/confined  ok  ", "7 ok, 0 to do, 0 not checked."}},
+			"3 ok, 0 to do, 3 not checked."}},
+		{"narrow", narrow, 0, []string{"probe/confined  ok  ", "6 ok, 0 to do, 0 not checked."}},
 	} {
 		if v, err := w.Admin.Discovery().ServerVersion(); err == nil && v.Minor == "35" && test.name == "narrow" {
 			continue
@@ -122,9 +120,9 @@ func TestKubectlCheckOfReader(t *testing.T) {
 func TestKubectlCheckOfBase(t *testing.T) {
 	t.Parallel()
 	w := suite.NewAlone(t)
-	asleep := []string{"deployment  to do  Deployment mirror-system/mirror-controller: 0 of 1 replicas are ready, ",
-		"leader  to do  nobody holds Lease ", "probe/copy  not probed  no namespace is a target yet"}
+	asleep := []string{"controller  to do  Deployment mirror-system/mirror-controller: 0 of 1 replicas are ready, ",
+		"probe/copy  not probed  no namespace is a target yet"}
 	admin := &user{w: w, kubeconfig: w.Cluster.AdminKubeconfig()}
 	admin.says(1, "check", append(asleep, "publishers  to do  no policy is bound ")...)
-	admin.says(1, "check --confined=false --publishers=false", append(asleep, "1 ok, 2 to do, 0 not checked.")...)
+	admin.says(1, "check --confined=false --publishers=false", append(asleep, "1 ok, 1 to do, 0 not checked.")...)
 }

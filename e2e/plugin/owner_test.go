@@ -153,7 +153,7 @@ func TestC69OddData(t *testing.T) {
 	w.Delete(b, "settings")
 	w.Create(b, "settings", odd, suite.WithKey("controls", "\u009b"))
 	for command, code := range map[string]int{
-		"status -A": 1, "status platform/settings": 1, "plan --diff": 1, "explain platform/settings": 0,
+		"status -A": 1, "status platform/settings": 1, "plan": 1, "explain platform/settings": 0,
 		"explain team-b/settings": 0, "explain team-a/settings": 0, "wait platform/settings --timeout=2s": 1, "purge --dry-run": 0,
 	} {
 		for _, format := range []string{"table", "json"} {

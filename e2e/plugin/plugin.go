@@ -133,7 +133,7 @@ func (w *Installed) Start() *shipped.Process {
 	}
 	w.StopAtEnd(p)
 	w.report(func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas, s.ReadyReplicas, s.Replicas = 1, 1, 1 })
-	w.untilChecked(0, "leader  ok")
+	w.untilChecked(0, "controller  ok")
 	return p
 }
 
@@ -157,7 +157,7 @@ func (w *Installed) as(kubeconfig string) *user {
 	host, _ := os.Hostname()
 	return &user{w.World, kubeconfig, []string{"--controller=" + w.Namespace + "/" + w.FullName},
 		[]string{anonymous(w.World, w.FullName), "mirror-controller", anonymous(w.World, w.Namespace), "mirror-system",
-			host + " ", "mirror-controller-6d4cf56db6-zx8lq "}}
+			": " + host, ": mirror-controller-6d4cf56db6-zx8lq"}}
 }
 
 // ExpectChecked fails the test if kubectl mirror check ends otherwise, or does not print one of the texts.

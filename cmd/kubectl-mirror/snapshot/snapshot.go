@@ -34,7 +34,7 @@ func (r *Reader) Read(ctx context.Context, name string) (s *Snapshot, err error)
 	if name != "" {
 		o.FieldSelector = "metadata.name=" + name
 	}
-	if err = r.eachConfigMap(ctx, o, s.add); err != nil {
+	if err = each(ctx, r.Client.CoreV1().ConfigMaps("").List, o, s.add); err != nil {
 		return nil, err
 	}
 	s.Namespaces, err = r.Namespaces(ctx) // last, so that the namespace of every ConfigMap is there
@@ -55,7 +55,7 @@ func (r *Reader) decide(ctx context.Context, s *Snapshot, g *group) error {
 		return nil
 	}
 	o := metav1.ListOptions{FieldSelector: "metadata.name=" + g.name}
-	err := r.eachConfigMap(ctx, o, func(cm *corev1.ConfigMap) {
+	err := each(ctx, r.Client.CoreV1().ConfigMaps("").List, o, func(cm *corev1.ConfigMap) {
 		if g.objects[cm.Namespace] == nil {
 			r.Rules.Strip(cm)
 			g.objects[cm.Namespace] = cm
@@ -128,10 +128,6 @@ func each[L runtime.Object, T interface{ Size() int }](ctx context.Context,
 		f(object.(T))
 		return nil
 	})
-}
-
-func (r *Reader) eachConfigMap(ctx context.Context, o metav1.ListOptions, f func(*corev1.ConfigMap)) error {
-	return each(ctx, r.Client.CoreV1().ConfigMaps(metav1.NamespaceAll).List, o, f)
 }
 
 // Namespaces lists the namespaces, by name.
