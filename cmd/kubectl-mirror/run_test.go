@@ -17,6 +17,7 @@ func runFor(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	t.Setenv("KUBECACHEDIR", "/cache")
 	var out, problems bytes.Buffer
 	code = run(t.Context(), args, strings.NewReader(""), &out, &problems)
 	return code, out.String(), problems.String()
@@ -46,6 +47,17 @@ func TestErrorsAreOneLine(t *testing.T) {
 		}
 	}
 	out.compare(t, "errors")
+}
+
+// TestHelp: the commands come first, the flags of kubectl have a group of their own, and those of the controller are
+// shown by plan and purge.
+func TestHelp(t *testing.T) {
+	var out golden
+	for _, args := range []string{"--help", "status --help", "plan --help"} {
+		_, stdout, _ := runFor(t, strings.Fields(args)...)
+		fmt.Fprintf(&out, "$ kubectl mirror %s\n%s", args, stdout)
+	}
+	out.compare(t, "help")
 }
 
 type fullDisk struct{}

@@ -7,16 +7,40 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
+func TestStatus(t *testing.T) {
+	s := everyState()
+	s.Copy(s.Add(plantest.Source("platform", "narrowed", plantest.Annotation(plan.PrefixAnnotation, "prod-"))), "team-a")
+	sources := s.Snapshot(t).Sources(types.NamespacedName{})
+	var out golden
+	for _, source := range sources {
+		one := &report{Sources: []*snapshot.Source{source}, details: true}
+		formats := outputFormats[:1]
+		if source.Key().String() == "platform/mixed" {
+			source.Warning = "WriteFailed: Out of sync in namespace team-g: the API server rejects\nthe write."
+			formats = outputFormats
+		}
+		out.print(t, source.Name, one, formats...)
+	}
+	out.print(t, "all", &report{Sources: sources, answer: exitOf(sources, (*snapshot.Source).IsInSync)}, "table")
+	out.print(t, "none", &report{}, "table")
+	out.compare(t, "status")
+}
+
+func TestPlan(t *testing.T) {
+	var out golden
+	out.print(t, "every state", newPlanned(everyState().Snapshot(t)), outputFormats...)
+	out.print(t, "nothing", newPlanned(newScene().Snapshot(t)), outputFormats...)
+	out.compare(t, "plan")
+}
+
 // TestExplain explains ConfigMaps in every state. Each answer says in its first line which rule decides.
 func TestExplain(t *testing.T) {
-	s := everyState().with("kube-system")
-	s.Options.NamespaceSelector = "!frozen"
-	s.Namespaces = append(s.Namespaces, plantest.Namespace("team-cold", "frozen", "true"),
-		plantest.Namespace("team-odd", "mirror", "False"))
+	s := everyState()
 	s.Copy(plantest.Source("platform", "unlabelled"), "team-a")
 	pasted := plantest.Annotation(plan.CopyAnnotation, "team-a/pasted")
 	s.Add(plantest.ConfigMap("platform", "unlabelled"), plantest.ConfigMap("team-a", "neither"),
