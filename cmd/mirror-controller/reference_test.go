@@ -70,18 +70,28 @@ func found(t *testing.T, file, pattern string) (all []string) {
 	return all
 }
 
-// flagTable is the table of all flags, in the order and the words of the help text.
+// rare are flags that hardly anybody needs: the reference has them below its table, and --help explains them.
+var rare = regexp.MustCompile(`^(concurrent-.*|resync-period|context|kubeconfig|leader-elect-.*|profiling|help|version)$`)
+
+// flagTable is the table of the flags, in the order and the words of the help text, and the list of those that are rare.
 func flagTable() string {
-	var b strings.Builder
-	b.WriteString("| flag | default | meaning |\n|---|---|---|\n")
+	table, list := "| flag | default | meaning |\n|---|---|---|\n", []string{}
 	sections := newOptions().bind()
 	for _, section := range sections.Order {
 		sections.FlagSets[section].VisitAll(func(f *pflag.Flag) {
 			_, usage := pflag.UnquoteUsage(f)
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", spell(f), defaultOf(f), usage)
+			value := defaultOf(f)
+			if !rare.MatchString(f.Name) {
+				table += fmt.Sprintf("| `%s` | %s | %s |\n", spell(f), value, usage)
+				return
+			}
+			if value != "" {
+				value = " (" + value + ")"
+			}
+			list = append(list, "`"+spell(f)+"`"+value)
 		})
 	}
-	return b.String()
+	return table + "\nRarely needed, and explained by `--help`: " + strings.Join(list, ", ") + ".\n"
 }
 
 // defaultOf is the default as a user would write it; nothing where it says nothing.

@@ -14,6 +14,8 @@ import (
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
+
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
 )
 
 // alerts returns the alerts. A field that the Prometheus operator does not know is an error.
@@ -102,6 +104,16 @@ func TestAlertsFireAndAreExplained(t *testing.T) {
 		t.Errorf("there are %d alerts, rows for %d, and cases for %d", len(rules), rows, len(fires))
 	}
 	runPromtool(t, rules, "test", "rules", "alerts.yaml")
+}
+
+// TestDeletionsHaveOneCommand compares the command of the page for copies that are being deleted with that of the alert.
+func TestDeletionsHaveOneCommand(t *testing.T) {
+	command := manual.Commands(t, "deploy/docs/troubleshooting.md", "kubectl get events -A", "|\n  ", "| ")
+	for _, r := range alerts(t) {
+		if strings.HasSuffix(r.Alert, "CopiesExpiring") && !strings.Contains(r.Annotations["description"], "\n"+command) {
+			t.Errorf("%s does not have the command of the page, %s", r.Alert, command)
+		}
+	}
 }
 
 // TestDashboardIsPromQL has promtool read what the panels ask for: as rules, because it checks no other expressions,

@@ -37,7 +37,7 @@ func TestC58Restore(t *testing.T) {
 		w.Cleanup(w.Proxy.Heal) // before the controller is stopped
 		w.backUpAndChange()
 		w.restore(false, func() { exits(w.World, c) })
-		restart := manual.Commands(t, "deploy/docs/disaster.md", "rollout restart")
+		restart := manual.Commands(t, "deploy/docs/operate.md", "rollout restart")
 		if out, err := w.Cluster.Shell(w.Context(), restart).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}

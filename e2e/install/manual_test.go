@@ -16,7 +16,7 @@ import (
 
 // ofManual returns commands of the manual with the names of the world.
 func ofManual(w *suite.World, commands string) string {
-	return strings.NewReplacer("-l mirror=", "-l "+w.Label+"=", " mirror=true", " "+w.Label+"=true",
+	return strings.NewReplacer("-l mirror=", "-l "+w.Label+"=", "-l 'mirror!=", "-l '"+w.Label+"!=", " mirror=true", " "+w.Label+"=true",
 		" mirror-\n", " "+w.Label+"-\n", "-n platform", "-n "+w.Home, "=platform/", "="+w.Home+"/").Replace(commands)
 }
 

@@ -38,7 +38,10 @@ func TestDocsMove(t *testing.T) {
 func move(w *suite.World, name string, tool otherTool) {
 	w.Helper()
 	a, b := w.NS("a"), w.NS("b")
-	policies.Sh(w, "sed 's/HOME/"+w.Home+"/; s/PREFIX/"+w.Prefix+"/' testdata/"+name+".yaml | kubectl apply -f -")
+	outside := w.CreateNamespace("outside-"+w.Instance, nil).Name
+	for _, targets := range []string{"PREFIX/" + w.Prefix, "PREFIX[ab]/" + outside} {
+		policies.Sh(w, "sed 's/HOME/"+w.Home+"/; s/"+targets+"/' testdata/"+name+".yaml | kubectl apply -f -")
+	}
 	foreign := w.Create(w.NS("c"), "settings")
 	theirs := w.Copies("settings", a, b)
 	w.Start()
@@ -51,7 +54,12 @@ func move(w *suite.World, name string, tool otherTool) {
 	w.WaitInSync(source, a, b)
 	w.WaitEvent(w.Home, "settings", "Foreign", w.NS("c"))
 	w.SameObjects(theirs)
-	for _, cm := range append(w.Copies("settings", a, b), source) {
+	policies.Sh(w, ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "github.io/adopt-")))
+	ordinary := w.Live(outside, "settings")
+	if _, adopt := ordinary.Annotations[plan.AdoptAnnotation]; adopt || ordinary.Labels[w.Label] != "" {
+		w.Errorf("%s/settings is no ordinary ConfigMap: %v", outside, ordinary)
+	}
+	for _, cm := range append(w.Copies("settings", a, b), source, ordinary) {
 		for _, mark := range tool.marks {
 			if value, there := cm.Annotations[mark]; there {
 				w.Errorf("%s/settings still has %s=%s", cm.Namespace, mark, value)

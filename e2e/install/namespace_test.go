@@ -3,6 +3,7 @@ package install
 import (
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
@@ -28,7 +29,9 @@ func TestDocsMoveNamespace(t *testing.T) {
 
 	moved := overlay.Example("namespace: mirror-system", "namespace: my-system")
 	folder := filepath.Join(overlay.Dir(t, map[string]string{"mine": moved}), "mine")
-	policies.Sh(w, "cd "+folder+"\n"+manual.Commands(t, "deploy/docs/disaster.md", "kubectl apply -k ."))
+	commands := manual.Commands(t, "deploy/docs/operate.md", "kubectl delete namespace mirror-system")
+	apply, remove, _ := strings.Cut(commands, "\n")
+	policies.Sh(w, "cd "+folder+"\n"+apply)
 	startDeployed(w, "my-system")
 	w.Until("the former account has no permissions", func() error {
 		ask := "kubectl auth can-i update configmaps -n team-a --as=" + user
@@ -41,7 +44,7 @@ func TestDocsMoveNamespace(t *testing.T) {
 	w.Settle(w.NS("a"), w.NS("b"))
 	w.Untouched(copies...)
 
-	policies.Sh(w, manual.Commands(t, "deploy/docs/disaster.md", "kubectl delete namespace mirror-system"))
+	policies.Sh(w, remove)
 	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})), w.NS("a"), w.NS("b"))
 	w.SameObjects(copies)
 }
