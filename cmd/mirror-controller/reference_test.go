@@ -19,10 +19,10 @@ import (
 
 const referencePage = "../../deploy/docs/reference.md"
 
-// TestReferenceTables compares the generated tables of the reference with the code; -update writes them.
+// TestReferenceTables compares the generated lists of the reference with the code; -update writes them.
 func TestReferenceTables(t *testing.T) {
-	plantest.Section(t, referencePage, "flags", flagTable(), *update)
-	plantest.Section(t, referencePage, "metrics", metricTable(t), *update)
+	plantest.Section(t, referencePage, "flags", flagList(), *update)
+	plantest.Section(t, referencePage, "metrics", metricList(t), *update)
 }
 
 // TestReferenceRows: the reference has each event with its type, each key of an annotation, and the metric that the
@@ -70,28 +70,28 @@ func found(t *testing.T, file, pattern string) (all []string) {
 	return all
 }
 
-// rare are flags that hardly anybody needs: the reference has them below its table, and --help explains them.
+// rare are flags that hardly anybody needs: the reference has them below its list, and --help explains them.
 var rare = regexp.MustCompile(`^(concurrent-.*|resync-period|context|kubeconfig|leader-elect-.*|profiling|help|version)$`)
 
-// flagTable is the table of the flags, in the order and the words of the help text, and the list of those that are rare.
-func flagTable() string {
-	table, list := "| flag | default | meaning |\n|---|---|---|\n", []string{}
+// flagList is the list of the flags, in the order and the words of the help text, and of those that are rare.
+func flagList() string {
+	usual, list := "", []string{}
 	sections := newOptions().bind()
 	for _, section := range sections.Order {
 		sections.FlagSets[section].VisitAll(func(f *pflag.Flag) {
 			_, usage := pflag.UnquoteUsage(f)
-			value := defaultOf(f)
-			if !rare.MatchString(f.Name) {
-				table += fmt.Sprintf("| `%s` | %s | %s |\n", spell(f), value, usage)
-				return
+			flag := "`" + spell(f) + "`"
+			if value := defaultOf(f); value != "" {
+				flag += " (" + value + ")"
 			}
-			if value != "" {
-				value = " (" + value + ")"
+			if rare.MatchString(f.Name) {
+				list = append(list, flag)
+			} else {
+				usual += "- " + flag + ": " + usage + "\n"
 			}
-			list = append(list, "`"+spell(f)+"`"+value)
 		})
 	}
-	return table + "\nRarely needed, and explained by `--help`: " + strings.Join(list, ", ") + ".\n"
+	return usual + "\nRarely needed, and explained by `--help`: " + strings.Join(list, ", ") + ".\n"
 }
 
 // defaultOf is the default as a user would write it; nothing where it says nothing.
@@ -104,14 +104,13 @@ func defaultOf(f *pflag.Flag) string {
 	}
 }
 
-// metricTable is the table of the metrics of this project, from the golden file to which a test of package mirror holds
+// metricList is the list of the metrics of this project, from the golden file to which a test of package mirror holds
 // them.
-func metricTable(t *testing.T) string {
+func metricList(t *testing.T) string {
 	t.Helper()
 	families, err := testutil.TextToMetricFamilies(strings.NewReader(read(t, "../../mirror/testdata/metrics.txt")))
 	noError(t, err)
 	var b strings.Builder
-	b.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		if !strings.HasPrefix(name, "mirror_") {
 			continue
@@ -124,12 +123,11 @@ func metricTable(t *testing.T) string {
 				}
 			}
 		}
-		var labels []string
+		labels := []string{strings.ToLower(families[name].GetType().String())}
 		for _, label := range slices.Sorted(maps.Keys(values)) {
 			labels = append(labels, fmt.Sprintf("`%s`: %s", label, strings.Join(values[label], ", ")))
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, strings.ToLower(families[name].GetType().String()),
-			strings.Join(labels, "; "),
+		fmt.Fprintf(&b, "- `%s` (%s): %s\n", name, strings.Join(labels, "; "),
 			strings.TrimPrefix(families[name].GetHelp(), "[STABLE] "))
 	}
 	return b.String()

@@ -111,7 +111,7 @@ var notValues = map[string]string{
 	"version":                         "is for people",
 }
 
-// TestValuesAreFlags compares the values with the flags in the table of the reference, which a test of the program
+// TestValuesAreFlags compares the values with the flags in the list of the reference, which a test of the program
 // compares with the program. Each flag has a value or a reason, the defaults are the program's, and what is set becomes
 // the flag.
 func TestValuesAreFlags(t *testing.T) {
@@ -148,18 +148,18 @@ func TestValuesAreFlags(t *testing.T) {
 	}
 }
 
-// programDefaults returns the flags in the table of the reference with their defaults.
+// programDefaults returns the flags in the list of the reference with their defaults.
 func programDefaults(t *testing.T) map[string]string {
 	t.Helper()
-	_, table, _ := strings.Cut(read(t, "docs/reference.md"), "<!-- flags -->")
-	table, _, found := strings.Cut(table, "<!-- /flags -->")
+	_, list, _ := strings.Cut(read(t, "docs/reference.md"), "<!-- flags -->")
+	list, _, found := strings.Cut(list, "<!-- /flags -->")
 	if !found {
-		t.Fatal("the reference has no table of flags")
+		t.Fatal("the reference has no list of flags")
 	}
 	out := map[string]string{}
-	row := regexp.MustCompile("(?m)^\\| `--?([a-z-]+)` \\| (?:`([^`]*)`)? *\\|")
-	for _, row := range row.FindAllStringSubmatch(table, -1) {
-		out[row[1]] = row[2]
+	item := regexp.MustCompile("`--?([a-z-]+)`(?: \\(`([^`]*)`\\))?")
+	for _, flag := range item.FindAllStringSubmatch(list, -1) {
+		out[flag[1]] = flag[2]
 	}
 	return out
 }
