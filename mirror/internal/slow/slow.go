@@ -272,12 +272,15 @@ func (q *Queue) tookLong(uid types.UID, began time.Time) (forgiven bool) {
 }
 
 // learn learns from a write how long writes take, and whether the namespace is slow. Of those that succeed, one with a
-// pace of slow namespaces counts if the whole API server is slow.
+// pace of slow namespaces counts if no ordinary call was answered meanwhile, and it did not take much longer than these.
 func (q *Queue) learn(uid types.UID, pace Pace, began time.Time, took time.Duration, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	isSlowForAll := q.answered.IsZero() || q.cuts >= manyCuts
-	if err == nil && (pace == Ordinary || isSlowForAll && took < limitFactor*maxAverage) {
+	most := growth * q.limit()
+	if q.answered.IsZero() || q.cuts >= manyCuts { // it is slow for everybody
+		most = limitFactor * maxAverage
+	}
+	if err == nil && (pace == Ordinary || q.answered.Before(began) && took < most) {
 		q.average = min(time.Duration(weight*float64(took)+(1-weight)*float64(q.average)), maxAverage)
 	}
 	if err == nil && took < q.limit() {
