@@ -57,7 +57,7 @@ func play(ctx context.Context, more []string, out io.Writer) (err error) {
 		if err := apply(ctx, bin, *link, installed); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(out, "The controller in the other terminal is started again, with %s\n", strings.Join(more, " "))
+		_, err := fmt.Fprintln(out, "The controller in the other terminal is started again, with", strings.Join(more, " "))
 		return err
 	}
 	c, err := cluster.Start(ctx, cluster.Options{})
