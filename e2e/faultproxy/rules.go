@@ -51,8 +51,8 @@ type Rule struct {
 }
 
 func (r Rule) fits(q *request.RequestInfo) bool {
-	one := func(of []string, value string) bool { return len(of) == 0 || slices.Contains(of, value) }
-	return one(r.Verbs, q.Verb) && one(r.Resources, q.Resource) && one(r.Namespaces, q.Namespace)
+	names := func(of []string, value string) bool { return len(of) == 0 || slices.Contains(of, value) }
+	return names(r.Verbs, q.Verb) && names(r.Resources, q.Resource) && names(r.Namespaces, q.Namespace)
 }
 
 // Injection is a rule at work.

@@ -49,11 +49,11 @@ type act struct {
 // draw draws a round.
 func draw(seed uint64) round {
 	d := drawer{rand.New(rand.NewPCG(seed, 0))}
-	selector, wide := one(d, "", "tier!=bronze"), []string{"team-", "dev-"}
+	selector, wide := drawOne(d, "", "tier!=bronze"), []string{"team-", "dev-"}
 	r := round{
-		begin:  options(selector, one(d, true, false), wide...),
-		resume: options(selector, one(d, true, false), one(d, wide, []string{"team-"}, []string{"dev-x"})...),
-		grace:  one(d, 0, time.Second, longestGrace),
+		begin:  options(selector, drawOne(d, true, false), wide...),
+		resume: options(selector, drawOne(d, true, false), drawOne(d, wide, []string{"team-"}, []string{"dev-x"})...),
+		grace:  drawOne(d, 0, time.Second, longestGrace),
 	}
 	for _, name := range names {
 		r.storm = append(r.storm, put("put source", key{Namespace: homes[0], Name: name}, asSource, d.content()))
@@ -64,7 +64,7 @@ func draw(seed uint64) round {
 			next = d.operation
 		}
 		a := next()
-		a.after = one(d, 0, d.between(0, 100*time.Millisecond), d.between(0, time.Second))
+		a.after = drawOne(d, 0, d.between(0, 100*time.Millisecond), d.between(0, time.Second))
 		r.storm = append(r.storm, a)
 	}
 	for range calmActs {
@@ -83,7 +83,7 @@ func options(selector string, prune bool, prefixes ...string) plan.Options {
 // drawer draws from a seed what is to happen.
 type drawer struct{ *rand.Rand }
 
-func one[T any](d drawer, list ...T) T { return list[d.IntN(len(list))] }
+func drawOne[T any](d drawer, list ...T) T { return list[d.IntN(len(list))] }
 
 // between draws a time.
 func (d drawer) between(from, to time.Duration) time.Duration {
@@ -91,10 +91,12 @@ func (d drawer) between(from, to time.Duration) time.Duration {
 }
 
 func (d drawer) source() key {
-	return key{Namespace: one(d, "home", "home", "home", "shared", "team-a"), Name: one(d, names...)}
+	return key{Namespace: drawOne(d, "home", "home", "home", "shared", "team-a"), Name: drawOne(d, names...)}
 }
 
-func (d drawer) target() key { return key{Namespace: one(d, targets...), Name: one(d, names...)} }
+func (d drawer) target() key {
+	return key{Namespace: drawOne(d, targets...), Name: drawOne(d, names...)}
+}
 
 func (d drawer) content() object { return content(d.IntN(1000)) }
 
@@ -109,7 +111,7 @@ func pick[T any](d drawer, chances []chance[T]) T {
 	for _, c := range chances {
 		all = append(all, slices.Repeat([]chance[T]{c}, c.times)...)
 	}
-	return one(d, all...).draw(d)
+	return drawOne(d, all...).draw(d)
 }
 
 // operation draws what a user does.
@@ -123,12 +125,12 @@ var operations = []chance[act]{
 	{3, func(d drawer) act { return remove(d.source()) }},
 	{1, func(d drawer) act { return patch("unlabel", d.source(), labels(object{"mirror": nil})) }},
 	{1, func(d drawer) act {
-		return patch("narrow", d.source(), prefixes(one(d, "team-", "team-a,dev-", "dev-x")))
+		return patch("narrow", d.source(), prefixes(drawOne(d, "team-", "team-a,dev-", "dev-x")))
 	}},
 	{1, func(d drawer) act { return patch("freeze", d.source(), prefixes("*")) }},
 	{1, func(d drawer) act { return patch("widen", d.source(), prefixes(nil)) }},
 	{1, func(d drawer) act {
-		paused := annotations(object{plan.PausedAnnotation: one(d, "true", "true", "yes")})
+		paused := annotations(object{plan.PausedAnnotation: drawOne(d, "true", "true", "yes")})
 		return patch("hold", d.source(), paused, d.content())
 	}},
 	{1, func(d drawer) act {
@@ -140,7 +142,7 @@ var operations = []chance[act]{
 	}},
 	{2, func(d drawer) act { return patch("edit", d.target(), d.content()) }},
 	{2, func(d drawer) act {
-		return patch("decorate", d.target(), labels(object{"team": one[any](d, "red", nil)}), d.content())
+		return patch("decorate", d.target(), labels(object{"team": drawOne[any](d, "red", nil)}), d.content())
 	}},
 	{1, func(d drawer) act { return remove(d.target()) }},
 	{1, func(d drawer) act { return patch("strip label of", d.target(), labels(object{"mirror": nil})) }},
@@ -149,10 +151,10 @@ var operations = []chance[act]{
 	}},
 	{1, func(d drawer) act { return put("put foreign", d.target(), d.content()) }},
 	{1, func(d drawer) act {
-		set := one(d, object{"mirror": "false"}, object{"mirror": nil}, object{"tier": "bronze"}, object{"tier": nil})
-		return labelNamespace(one(d, targets...), set)
+		set := drawOne(d, object{"mirror": "false"}, object{"mirror": nil}, object{"tier": "bronze"}, object{"tier": nil})
+		return labelNamespace(drawOne(d, targets...), set)
 	}},
-	{1, func(d drawer) act { return recreateNamespace(one(d, targets...)) }},
+	{1, func(d drawer) act { return recreateNamespace(drawOne(d, targets...)) }},
 }
 
 // object is a part of an object in JSON; null in a patch removes a field.

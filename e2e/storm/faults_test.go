@@ -30,7 +30,7 @@ func (d drawer) fault() act {
 	if d.IntN(40) == 0 {
 		return act{text: "kill the API server", fault: true, do: killAPIServer}
 	}
-	who, lasts := one(d, []int{0}, []int{1}, []int{0, 1}), d.between(500*time.Millisecond, longestFault)
+	who, lasts := drawOne(d, []int{0}, []int{1}, []int{0, 1}), d.between(500*time.Millisecond, longestFault)
 	f := pick(d, faults)
 	text := fmt.Sprintf("%s, of replicas %d, for %s if it lasts", f.text, who, lasts)
 	return act{text: text, fault: true, do: func(ctx context.Context, s *storm) error {
@@ -64,16 +64,16 @@ var (
 var faults = []chance[fault]{
 	{10, func(d drawer) fault {
 		writes := []string{"create", "update", "patch", "delete"}
-		return d.requests(one(d, writes, writes, []string{"get"}, watches, nil), mirrored...)
+		return d.requests(drawOne(d, writes, writes, []string{"get"}, watches, nil), mirrored...)
 	}},
 	{4, func(d drawer) fault { return d.requests(nil, "leases") }},
 	{6, func(d drawer) fault {
-		cut := one(d, (*faultproxy.Proxy).EndWatches, (*faultproxy.Proxy).ExpireWatches)
+		cut := drawOne(d, (*faultproxy.Proxy).EndWatches, (*faultproxy.Proxy).ExpireWatches)
 		return ofWatches(d, "end or expire", func(r *replica, resource string) func() { cut(r.proxy, resource); return nil })
 	}},
 	{3, func(d drawer) fault { return ofWatches(d, "hold", holdWatches) }},
 	{4, func(d drawer) fault {
-		lose := one(d, (*faultproxy.Proxy).BreakConnections, (*faultproxy.Proxy).LoseConnections)
+		lose := drawOne(d, (*faultproxy.Proxy).BreakConnections, (*faultproxy.Proxy).LoseConnections)
 		return fault{"break or lose connections", func(r *replica) func() { lose(r.proxy); return nil }}
 	}},
 	{2, func(drawer) fault {
@@ -86,11 +86,11 @@ var faults = []chance[fault]{
 
 // requests draws requests that fail.
 func (d drawer) requests(verbs []string, resources ...string) fault {
-	kind := one(d, faultproxy.Delay, faultproxy.DelayAnswer, faultproxy.ResetBefore, faultproxy.ResetAfter,
+	kind := drawOne(d, faultproxy.Delay, faultproxy.DelayAnswer, faultproxy.ResetBefore, faultproxy.ResetAfter,
 		faultproxy.TooManyRequests, faultproxy.InternalError, faultproxy.Unavailable, faultproxy.Conflict)
 	rule := faultproxy.Rule{
-		Verbs: verbs, Resources: resources, Probability: one(d, 0.2, 0.5, 0.8),
-		Fault: faultproxy.Fault{Kind: kind, For: one(d, 50*time.Millisecond, 300*time.Millisecond, longestDelay)},
+		Verbs: verbs, Resources: resources, Probability: drawOne(d, 0.2, 0.5, 0.8),
+		Fault: faultproxy.Fault{Kind: kind, For: drawOne(d, 50*time.Millisecond, 300*time.Millisecond, longestDelay)},
 	}
 	text := fmt.Sprintf("%s %.0f%% of %v %v", kind, 100*rule.Probability, verbs, resources)
 	return fault{text, func(r *replica) func() { return r.proxy.Inject(rule).Stop }}
@@ -98,7 +98,7 @@ func (d drawer) requests(verbs []string, resources ...string) fault {
 
 // ofWatches draws of which resource the watches fail.
 func ofWatches(d drawer, text string, begin func(r *replica, resource string) (end func())) fault {
-	resource := one(d, "configmaps", "namespaces")
+	resource := drawOne(d, "configmaps", "namespaces")
 	return fault{text + " watches of " + resource, func(r *replica) func() { return begin(r, resource) }}
 }
 
