@@ -64,6 +64,7 @@ func startWithProblems(w *suite.World) {
 	for _, name := range []string{"ruled-out", "withdrawn", "narrowed", "cancelled"} {
 		w.WaitInSync(w.CreateSource(w.Home, name), a, b, c)
 	}
+	w.WaitEvent(w.Home, "cancelled", plan.ReasonMirrored) // so the next one comes seconds after the announcement
 	w.Delete(w.Home, "cancelled")
 	w.WaitEvent(w.Home, "cancelled", plan.ReasonExpiring)
 	again := w.CreateSource(w.Home, "cancelled")
