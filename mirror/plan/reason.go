@@ -124,25 +124,6 @@ func (r *Rules) ExplainExclusion(s *Source, ns *corev1.Namespace) (why, remedy s
 	return r.Explain(s.unclaimedBy(r.Exclusion(s, ns)))
 }
 
-// Judgement is one rule by which a source has a copy in a namespace, in words, and whether it holds.
-type Judgement struct {
-	Text  string `json:"text"`
-	Holds bool   `json:"holds"`
-}
-
-// Judge returns every rule. The first that does not hold is the one that [Rules.Exclusion] returns.
-func (r *Rules) Judge(s *Source, ns *corev1.Namespace) (all []Judgement) {
-	for e := ExcludedSource; e <= ExcludedOwn; e++ {
-		text, _ := r.Explain(s.unclaimedBy(e))
-		holds := exclusions[e].holds(at{r, s, ns})
-		if holds {
-			text = strings.ReplaceAll(exclusions[e].rule, "{label}", r.label)
-		}
-		all = append(all, Judgement{text, holds})
-	}
-	return all
-}
-
 // AnySource returns a source that narrows nothing: what keeps it from a namespace keeps each source from it.
 func AnySource() *Source { return &Source{selector: labels.Everything()} }
 

@@ -171,38 +171,32 @@ type at struct {
 	ns *corev1.Namespace
 }
 
-// exclusions has, of each rule by which a source has a copy in a namespace: whether it holds, what it asks for, why
-// there is no copy where it does not hold, and what its owner can do about that.
+// exclusions has, of each rule by which a source has a copy in a namespace: whether it holds, why there is no copy where
+// it does not hold, and what its owner can do about that.
 var exclusions = [...]struct {
-	holds             func(at) bool
-	rule, why, remedy string
+	holds       func(at) bool
+	why, remedy string
 }{
-	SourceGone: {nil, "", "the source is deleted, or has lost its label {label}=true",
+	SourceGone: {nil, "the source is deleted, or has lost its label {label}=true",
 		"create the source again, or label it again"},
 	ExcludedSource: {func(a at) bool { return !a.s.OutOfScope && !a.s.Reserved && a.s.Frozen == nil },
-		"the source is allowed by --source-namespace, has no reserved name, and is not frozen",
 		"--source-namespace does not allow the source", "start the controller with other flags"},
 	ExcludedName: {func(a at) bool { return hasAnyPrefix(a.ns.Name, a.r.prefixes) },
-		"--namespace-prefix allows the namespace",
 		"--namespace-prefix does not allow the namespace", "start the controller with other flags"},
 	ExcludedExplicitly: {func(a at) bool { return !matchKey(a.r.opts.ExcludeNamespaces, a.ns.Name) },
-		"--exclude-namespace does not name the namespace",
 		"--exclude-namespace names the namespace", "start the controller with other flags"},
 	ExcludedByPrefix: {func(a at) bool { return a.s.prefixes == nil || hasAnyPrefix(a.ns.Name, a.s.prefixes) },
-		"the source's annotation namespace-prefix allows the namespace",
 		"the source's annotation {annotation} rules the namespace out", "correct the annotation namespace-prefix"},
-	ExcludedTerminating: {func(a at) bool { return !Terminating(a.ns) }, "the namespace is not being deleted",
+	ExcludedTerminating: {func(a at) bool { return !Terminating(a.ns) },
 		"the namespace is being deleted", "create it again when it is gone"},
 	ExcludedByOptOut: {func(a at) bool { return a.ns.Labels[a.r.label] != OptOutValue },
-		"the namespace has no label {label}=false", "the namespace has the label {label}=false", "remove that label"},
+		"the namespace has the label {label}=false", "remove that label"},
 	ExcludedBySelector: {func(a at) bool { return a.s.selector.Matches(labels.Set(a.ns.Labels)) },
-		"the source's annotation namespace-selector matches the namespace",
 		"the source's annotation {annotation} does not match the namespace",
 		"correct the annotation namespace-selector, or the labels of the namespace"},
 	ExcludedByNamespaceSelector: {func(a at) bool { return a.r.selector.Matches(labels.Set(a.ns.Labels)) },
-		"the controller's --namespace-selector matches the namespace",
 		"the controller's --namespace-selector does not match the namespace", "correct the labels of the namespace"},
-	ExcludedOwn: {func(a at) bool { return a.ns.Name != a.s.Key.Namespace }, "the namespace is not that of the source",
+	ExcludedOwn: {func(a at) bool { return a.ns.Name != a.s.Key.Namespace },
 		"the namespace is that of the source", "have the source select another namespace, or move it"},
 }
 
