@@ -47,8 +47,7 @@
 // holds at that moment, and sends those that differ from what it sent last. A text is therefore never older than its
 // sending. While a fan-out runs there is no report, or it would count a part of the copies.
 //
-// Counts may be wrong for a moment, and are right when the queues are empty. Targets of which nothing is known but how
-// they stand share one struct: a copy in sync costs a pointer here. The event of our own answered write wakes nobody.
+// Counts may be wrong for a moment, and are right when the queues are empty. Our own answered write wakes nobody.
 //
 // # Locks
 //

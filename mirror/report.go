@@ -129,8 +129,7 @@ func (n *nameTargets) sentAbout(src *sourceTargets, s *report.Summary) *report.S
 	return sent
 }
 
-// forget forgets a source that is gone and has no targets. If it may come back, so that its messages keep their spacing,
-// forget returns when to ask again.
+// forget forgets a source that is gone and has no targets, or returns when to ask again: messages keep their spacing.
 func (n *nameTargets) forget(k key, src *sourceTargets, now time.Time) (wait time.Duration) {
 	wait = src.sent.QuietIn(now)
 	if wait <= 0 && !src.changeAt.After(n.fanOutAt) { // else it has just come, and a fan-out will show that

@@ -24,8 +24,7 @@ const Workers = 8
 // Pace is how much time a call has.
 type Pace int
 
-// The paces. Workers whose calls are Growing find namespaces that are quick again; those whose calls are Whole learn
-// what the API server answers in the end.
+// The paces. Growing calls find namespaces that are quick again; Whole ones show what the API server answers at last.
 const (
 	Ordinary Pace = iota // several times what ordinary calls take
 	Growing              // several times what the last call in the namespace took
