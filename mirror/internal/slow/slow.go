@@ -236,7 +236,7 @@ func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace, f func(conte
 	limit := q.limitOf(uid, pace)
 	q.mu.Unlock()
 	if limit > 0 {
-		defer q.cut(c, began, pace).Stop()
+		defer q.cutAfter(c, began, limit, pace).Stop()
 	}
 	err = f(ctx)
 	q.mu.Lock()
@@ -300,20 +300,18 @@ func (q *Queue) learn(uid types.UID, pace Pace, began time.Time, took time.Durat
 	}
 }
 
-// cut cuts a call after its limit. An ordinary one goes on for up to twice the limit, until the API server has answered
+// cutAfter cuts a call after its limit. An ordinary one goes on for up to twice the limit, until the API server has answered
 // another ordinary call since it began. A call in flight at the stop goes on.
-func (q *Queue) cut(c *call, began time.Time, pace Pace) *time.Timer {
+func (q *Queue) cutAfter(c *call, began time.Time, limit time.Duration, pace Pace) *time.Timer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var timer *time.Timer
-	timer = time.AfterFunc(minLimit, func() {
+	timer = time.AfterFunc(limit, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		switch limit, took := q.limitOf(c.namespace, pace), time.Since(began); {
+		switch {
 		case q.ShuttingDown(), !q.calls[c]:
-		case took < limit:
-			timer.Reset(min(recheck, limit-took))
-		case pace != Ordinary, q.answered.After(began), took >= patience*limit:
+		case pace != Ordinary, q.answered.After(began), time.Since(began) >= patience*limit:
 			c.cancel(ErrCut)
 		default:
 			timer.Reset(recheck)
