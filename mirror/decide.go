@@ -54,7 +54,7 @@ func (b *base) decide(n *nameTargets, k key, view func() *plan.View, now time.Ti
 		x.change.Why = why // of several reasons the first one began the grace
 	}
 	announce := x.known.judge(x.change, now)
-	x.act, x.wait = x.known.settle(t, x.change, version, b.grace, now)
+	x.act, x.wait = x.known.next(t, x.change, version, b.grace, now)
 	n.set(k.Namespace, x.known)
 	if announce {
 		n.reportIn(runGap) // without the pause after an expensive report: a deletion would not wait for it

@@ -126,7 +126,7 @@ func TestC52ClockThatIsSet(t *testing.T) {
 	cm := copyOf(source(), "team-000")
 	c := plan.Change{Op: plan.OpDelete, State: plan.StateExpiring, Have: cm}
 	known.judge(c, time.Now())
-	act, wait := known.settle(plan.Target{Have: cm}, c, "", time.Minute, time.Now())
+	act, wait := known.next(plan.Target{Have: cm}, c, "", time.Minute, time.Now())
 	if since := known.unclaimed.since; act || wait == 0 || since == since.Round(0) {
 		t.Errorf("got %v after %v, and the grace began at %v, want a wait and a monotonic reading", act, wait, since)
 	}

@@ -166,5 +166,5 @@ func (h *handlers) namespaceSeen(k key, ns *corev1.Namespace, appeared bool) {
 		n.appear(k.Namespace, ns.UID)
 	}
 	h.endGrace(n, k.Namespace, ns, func() *plan.View { return h.cache.View(k.Name) })
-	n.unsettle(k.Namespace)
+	n.makePending(k.Namespace)
 }

@@ -100,9 +100,9 @@ const (
 	calm                 = 15 * time.Minute
 )
 
-// settle sets how the target stands while c is left to do. It returns whether to do that now, or after which time to
+// next sets how the target stands while c is left to do. It returns whether to do that now, or after which time to
 // look again; 0: an event will tell. The cache shows at, and has seen everything up to version.
-func (t *target) settle(at plan.Target, c plan.Change, version string, grace time.Duration, now time.Time) (
+func (t *target) next(at plan.Target, c plan.Change, version string, grace time.Duration, now time.Time) (
 	act bool, wait time.Duration) {
 	t.calmDown(now)
 	is, same := standing{c.State, c.Owner, c.Note, c.Adoptable}, t.content == contentOf(c.Source)

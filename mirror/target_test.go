@@ -122,7 +122,7 @@ func TestDecideAtATarget(t *testing.T) {
 		"repairs long ago":           {fought(blue, 12, 8*s+calm+1), update, true, 0, plan.StatePending, ""},
 	} {
 		known := tc.known
-		act, wait := known.settle(plan.Target{Have: have}, tc.c, "9", grace, epoch)
+		act, wait := known.next(plan.Target{Have: have}, tc.c, "9", grace, epoch)
 		owner := map[bool]key{true: blue.Key}[tc.want != plan.StateNone]
 		if act != tc.act || wait != tc.wait || known.state != tc.want || known.note != tc.note || known.owner != owner {
 			t.Errorf("%s: got act %v, wait %v, %+v, want %v, %v, %v, %q", name, act, wait, known.standing, tc.act, tc.wait,
@@ -133,7 +133,7 @@ func TestDecideAtATarget(t *testing.T) {
 		}
 	}
 	rested := twice
-	if rested.settle(plan.Target{Have: have}, nothing, "9", grace, epoch); !rested.isPlain() || !rested.isDone() ||
+	if rested.next(plan.Target{Have: have}, nothing, "9", grace, epoch); !rested.isPlain() || !rested.isDone() ||
 		rested.content != contentOf(blue) {
 		t.Errorf("in sync: got %+v, want what plain targets share", rested)
 	}
@@ -272,7 +272,7 @@ func TestAlteredStaysRejected(t *testing.T) {
 	} {
 		have, copied := plantest.ConfigMap("team-a", "settings"), known
 		have.UID = uid
-		if copied.settle(plan.Target{Have: have}, foreign, "9", 0, epoch.Add(time.Hour)); copied.standing != want {
+		if copied.next(plan.Target{Have: have}, foreign, "9", 0, epoch.Add(time.Hour)); copied.standing != want {
 			t.Errorf("object %s: got %+v, want %+v", uid, copied.standing, want)
 		}
 	}
@@ -370,7 +370,7 @@ func TestExpiringAfterARefusal(t *testing.T) {
 	refused := standing{state: plan.StateRejected, owner: blue.Key, note: "quota"}
 	known := failing(blue, outcome.Rejected, 2, time.Second, refused)
 	remove := plan.Change{Op: plan.OpDelete, Have: have, State: plan.StateExpiring, Owner: blue.Key}
-	if known.settle(plan.Target{Have: have}, remove, "9", 0, epoch); known.state != plan.StateExpiring {
+	if known.next(plan.Target{Have: have}, remove, "9", 0, epoch); known.state != plan.StateExpiring {
 		t.Errorf("got %+v, want expiring", known.standing)
 	}
 }

@@ -187,7 +187,7 @@ func (n *nameTargets) observe(namespace string, cm *corev1.ConfigMap, deleted bo
 	}
 	t := *known
 	if !t.write.shownBy(cm, deleted) {
-		n.unsettle(namespace)
+		n.makePending(namespace)
 		return true
 	}
 	switch {
@@ -201,8 +201,8 @@ func (n *nameTargets) observe(namespace string, cm *corev1.ConfigMap, deleted bo
 	return t.state != plan.StateSynced && (!deleted || t.state != plan.StateNone) // no source may want the copy any more
 }
 
-// unsettle counts a target that was in sync as pending until it is decided about: an event concerns it.
-func (n *nameTargets) unsettle(namespace string) {
+// makePending counts a target that was in sync as pending until it is decided about: an event concerns it.
+func (n *nameTargets) makePending(namespace string) {
 	if known := n.known[namespace]; known != nil && known.state == plan.StateSynced {
 		t := *known
 		t.state = plan.StatePending

@@ -251,7 +251,7 @@ func (w *waiter) wait(ctx context.Context, s *session, keys []types.NamespacedNa
 		if last != nil && !slices.ContainsFunc(last, w.goesOn) {
 			return w.report(last), nil
 		}
-		w.tell(s, last)
+		w.printPending(s, last)
 		select {
 		case <-limited.Done():
 		case <-time.After(max(time.Second, 5*time.Since(began))): // large clusters are read seldom
@@ -264,8 +264,8 @@ func (w *waiter) wait(ctx context.Context, s *session, keys []types.NamespacedNa
 	return w.report(last), nil
 }
 
-// tell says what the sources wait for.
-func (w *waiter) tell(s *session, sources []*snapshot.Source) {
+// printPending prints why the sources are not in sync yet.
+func (w *waiter) printPending(s *session, sources []*snapshot.Source) {
 	for _, source := range sources {
 		if w.goesOn(source) {
 			s.say(fmt.Sprintf("%s: %s", source.Key(), source.Summary()))

@@ -141,7 +141,7 @@ func (s *Snapshot) finish(r *Source, found *plan.Source) {
 		why, remedy := s.Rules.ExplainExcluded(found, s.Rules.Excluded(found, maps.Values(s.Namespaces)))
 		r.Status, r.Note = NoTargets, "no namespace is a target: "+why+": "+remedy
 	default:
-		r.settle()
+		r.setStatus()
 	}
 	if r.Count(plan.StateHeld) > 0 && found != nil && found.HeldBy() != "" {
 		by, remedy := found.Hold()
@@ -149,8 +149,8 @@ func (s *Snapshot) finish(r *Source, found *plan.Source) {
 	}
 }
 
-// settle sets the status of a source that has targets.
-func (s *Source) settle() {
+// setStatus sets the status of a source that has targets.
+func (s *Source) setStatus() {
 	switch {
 	case s.Count(plan.StatePending) > 0:
 		s.Status = Pending
@@ -297,7 +297,7 @@ func (s *Source) Learn(r Reports) {
 	if fought := r.number(plan.StateFight); pending > 0 && pending == rejected+fought && r.counts(s.version) {
 		s.Counts[plan.StatePending.String()] = 0
 		s.Counts[plan.StateRejected.String()], s.Counts[plan.StateFight.String()] = rejected, fought
-		s.settle()
+		s.setStatus()
 	}
 }
 
@@ -323,7 +323,7 @@ func (r Reports) Judge(s *plan.Source, instance string, now time.Time) *Source {
 		for _, state := range Counted {
 			out.Counts[state.String()] = r.number(state)
 		}
-		out.settle()
+		out.setStatus()
 	}
 	out.Note = fmt.Sprintf("as the controller reported %s ago", duration.HumanDuration(max(0, now.Sub(newest.LastTimestamp.Time))))
 	return out

@@ -152,7 +152,7 @@ func (q *Queue) EndTurn(uid types.UID) []types.NamespacedName {
 	return nil
 }
 
-// Written tells that the watch shows a copy in sync. If an ordinary write in its namespace was cut a moment ago, that
+// Written records that the watch shows a copy in sync. If an ordinary write in its namespace was cut a moment ago, that
 // was quick all the same. Written returns the targets that go back to the ordinary workers.
 func (q *Queue) Written(uid types.UID) []types.NamespacedName {
 	q.mu.Lock()
