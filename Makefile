@@ -119,7 +119,16 @@ race: ## Unit tests with the race detector, on one core each
 .PHONY: histories
 histories: ## Random histories of the controller in virtual time, with delays between any two statements
 	go run ./mirror/apitest/delay/instrument mirror bin/delays
-	HISTORIES=$(HISTORIES) HISTORIES_SEED=$(HISTORIES_SEED) go test -overlay bin/delays/overlay.json -timeout 60m -cpu 1 -run '^TestHistories$$' ./mirror
+	go test -c -overlay bin/delays/overlay.json -o bin/histories.test ./mirror
+	@# A process for each core, with its part of the seeds: a history takes one core, as with race.
+	@cores=$$(getconf _NPROCESSORS_ONLN); each=$$((($(HISTORIES) + cores - 1) / cores)); first=0; pids=; cd mirror; \
+	  while test $$first -lt $(HISTORIES); do \
+	    test $$each -le $$(($(HISTORIES) - first)) || each=$$(($(HISTORIES) - first)); \
+	    HISTORIES=$$each HISTORIES_SEED=$$(($(HISTORIES_SEED) + first)) \
+	      ../bin/histories.test -test.timeout 60m -test.cpu 1 -test.run '^TestHistories$$' & \
+	    pids="$$pids $$!"; first=$$((first + each)); \
+	  done; \
+	  failed=; for pid in $$pids; do wait $$pid || failed=yes; done; test -z "$$failed"
 
 .PHONY: e2e
 e2e: build kubectl ## The contract, the plug-in and the policies on a real etcd, kube-apiserver and kube-controller-manager
