@@ -61,6 +61,7 @@ type Queue struct {
 	mu       sync.Mutex
 	average  time.Duration           // of ordinary calls that succeeded
 	answered time.Time               // when an ordinary call was last answered
+	stall    stall                   // the last one
 	cuts     int                     // of ordinary writes since then, where the one before was quick
 	cutsFrom time.Time               // when the first of them was
 	longAt   map[types.UID]time.Time // when an ordinary write last took too long; zero: one was quick since
@@ -74,6 +75,9 @@ type namespace struct {
 	quick   bool          // the last write of this turn was answered in time
 	targets []key         // they wait for their turns
 }
+
+// stall is a time between two answers to ordinary calls in which a call could exceed its limit.
+type stall struct{ from, to time.Time }
 
 type call struct {
 	namespace types.UID
@@ -188,7 +192,7 @@ func (q *Queue) Known() (slow, calls int) {
 }
 
 // Write runs f, which makes one call that writes in a namespace, and returns its error, or ErrCut. A write that takes
-// too long makes the namespace slow.
+// too long makes the namespace slow, unless that is forgiven.
 func (q *Queue) Write(ctx context.Context, uid types.UID, pace Pace, f func(context.Context) error) error {
 	began := time.Now()
 	took, err := q.call(ctx, uid, pace, f)
@@ -247,7 +251,11 @@ func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace, f func(conte
 	case err != nil && errors.Is(context.Cause(ctx), ErrCut):
 		err = ErrCut
 	case pace == Ordinary && q.isAnswer(err):
-		q.answered, q.cuts = time.Now(), 0
+		now := time.Now()
+		if now.Sub(q.answered) >= q.limit() {
+			q.stall = stall{q.answered, now}
+		}
+		q.answered, q.cuts = now, 0
 	}
 	if c.forgotten {
 		return forgotten, err
@@ -255,14 +263,15 @@ func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace, f func(conte
 	return took, err
 }
 
-// tookLong records that an ordinary write took too long, and reports whether that is forgiven: the one before was quick,
-// or took too long at the same time, or no ordinary call was answered since. The mutex is held.
+// tookLong records that an ordinary write took too long, and reports whether that is forgiven: the one before was
+// quick, or took too long at the same time or in the same stall. The mutex is held.
 func (q *Queue) tookLong(uid types.UID, began time.Time) (forgiven bool) {
 	longAt, known := q.longAt[uid]
 	now := time.Now()
 	q.longAt[uid] = now
 	if !known || !longAt.IsZero() {
-		return began.Before(longAt) || q.answered.Before(longAt) && now.Sub(q.cutsFrom) < longestLag
+		inStall := q.answered.Before(longAt) || q.stall.from.Before(longAt) && began.Before(q.stall.to)
+		return began.Before(longAt) || inStall && now.Sub(q.cutsFrom) < longestLag
 	}
 	if q.cuts++; q.cuts == 1 {
 		q.cutsFrom = now
@@ -270,8 +279,8 @@ func (q *Queue) tookLong(uid types.UID, began time.Time) (forgiven bool) {
 	return true
 }
 
-// learn learns from a write how long writes take, and whether the namespace is slow. Of those that succeed, one with a
-// pace of slow namespaces counts if no ordinary call was answered meanwhile, and it did not take much longer than these.
+// learn learns from a write how long writes take, and whether the namespace is slow. Writes that succeed count for the
+// average. In a slow namespace they count only if no ordinary call was answered meanwhile, and up to a bound.
 func (q *Queue) learn(uid types.UID, pace Pace, began time.Time, took time.Duration, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -300,8 +309,8 @@ func (q *Queue) learn(uid types.UID, pace Pace, began time.Time, took time.Durat
 	}
 }
 
-// cutAfter cuts a call after its limit. An ordinary one goes on for up to twice the limit, until the API server has answered
-// another ordinary call since it began. A call in flight at the stop goes on.
+// cutAfter cuts a call after its limit. An ordinary one goes on for up to twice the limit, until the API server has
+// answered another ordinary call since it began. A call in flight at the stop goes on.
 func (q *Queue) cutAfter(c *call, began time.Time, limit time.Duration, pace Pace) *time.Timer {
 	q.mu.Lock()
 	defer q.mu.Unlock()

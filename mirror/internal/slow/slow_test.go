@@ -224,6 +224,10 @@ func TestSecondChance(t *testing.T) {
 	refused := func(q calls) { _, _ = q.write("a", slow.Ordinary, limit, errRefused) }
 	atOnce := func(q calls) { go hangs(q); hangs(q) }
 	other := func(q calls) { _, _ = q.write("b", slow.Ordinary, ms, nil) }
+	otherMeanwhile := func(q calls) {
+		time.AfterFunc(limit/2, func() { other(q) })
+		hangs(q)
+	}
 	written := func(q calls) { q.Written("a") }
 	forget := func(q calls) { q.Forget("a") }
 	for name, tc := range map[string]struct {
@@ -234,6 +238,8 @@ func TestSecondChance(t *testing.T) {
 		"one":                         {steps{quick, hangs}, false},
 		"two":                         {steps{quick, hangs, other, hangs}, true},
 		"two, and no answer between":  {steps{quick, hangs, hangs, hangs}, false},
+		"a stall ends in the second":  {steps{quick, hangs, otherMeanwhile}, false},
+		"a stall ends before it":      {steps{quick, hangs, other, otherMeanwhile}, true},
 		"no answer for 10 s":          {steps{quick, hangs, func(calls) { time.Sleep(10 * time.Second) }, hangs}, true},
 		"two at once":                 {steps{quick, atOnce}, false},
 		"two at once, one after them": {steps{quick, atOnce, other, hangs}, true},
