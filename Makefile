@@ -128,7 +128,7 @@ histories: ## Random histories of the controller in virtual time, with delays be
 	      ../bin/histories.test -test.timeout 60m -test.cpu 1 -test.run '^TestHistories$$' & \
 	    pids="$$pids $$!"; first=$$((first + each)); \
 	  done; \
-	  failed=; for pid in $$pids; do wait $$pid || failed=yes; done; test -z "$$failed"
+	  test -n "$$pids"; failed=$$?; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
 
 .PHONY: e2e
 e2e: build kubectl ## The contract, the plug-in and the policies on a real etcd, kube-apiserver and kube-controller-manager

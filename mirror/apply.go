@@ -23,20 +23,20 @@ const requestTimeout = 35 * time.Second
 // fieldManager names the controller in the managed fields of its writes.
 const fieldManager = "mirror-controller"
 
-// writer makes the calls for one copy.
+// writer makes the calls that change copies.
 type writer struct {
 	client  kubernetes.Interface
 	rules   *plan.Rules
 	metrics *controllerMetrics
 }
 
-// apply carries out a change and returns the object as the API server has it, nil after a delete. If the object is no
-// longer the one that was judged, apply changes nothing and returns an error:
+// apply carries out a change and returns the object as the API server has it, nil after a delete. Each call fails if
+// the object is no longer the one that was judged:
 //
 //	create    AlreadyExists if there is any object
 //	update    Conflict if the resourceVersion is another one, NotFound if the object is gone
 //	delete    Conflict if UID or resourceVersion are others, NotFound if the object is gone
-//	recreate  as delete, but NotFound is no error, then as create
+//	recreate  as delete, but NotFound is no error, then as create, whose error is a deletedError
 //
 // If the API server stores something else than a copy in sync, apply returns that, and an error that is
 // [outcome.ErrAltered].
@@ -79,7 +79,7 @@ func (w *writer) create(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 	return w.verify(plan.OpCreate, c.Source, made, err)
 }
 
-// update puts the whole object where that has no metadata of other people, and else patches it, so that this stays.
+// update replaces an object that has no metadata of other people. It patches any other object: their metadata stays.
 func (w *writer) update(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
 	if !plan.HasOthers(c.Have) {
 		return w.put(ctx, c, c.Have)
@@ -118,7 +118,8 @@ func (w *writer) put(ctx context.Context, c plan.Change, have *corev1.ConfigMap)
 	return w.verify(plan.OpUpdate, c.Source, made, err)
 }
 
-// verify counts a write, and compares the stored object with its source. Of what a webhook undid there is no event.
+// verify counts a write, and compares the stored object with its source: if a webhook undid the whole write, the watch
+// shows no event.
 func (w *writer) verify(op plan.Op, s *plan.Source, made *corev1.ConfigMap, err error) (*corev1.ConfigMap, error) {
 	if err == nil {
 		if difference := w.rules.Differs(s, made); difference != "" {

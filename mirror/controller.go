@@ -203,11 +203,11 @@ func start[T comparable](
 	}
 }
 
-// takeOver plans everything.
+// takeOver plans everything. Sources may have changed while no process led.
 func (c *Controller) takeOver() {
 	c.handlers.active.Store(true) // first: a source that goes meanwhile would be remembered for ever
 	for s := range c.activeSources {
-		c.targets.sourceChanged(s.Key) // perhaps while no process led
+		c.handlers.sourceChanged(s.ConfigMap)
 	}
 	c.planAll()
 }

@@ -37,7 +37,7 @@ type decision struct {
 	change plan.Change
 	known  target
 	act    bool
-	wait   time.Duration // 0: an event will tell
+	wait   time.Duration // 0: an event brings the next decision
 	pace   slow.Pace     // of the calls
 }
 
@@ -92,7 +92,7 @@ func (b *base) fanOut(name string) {
 	defer n.unlock()
 	n.view, n.comparing = v, false
 	for _, s := range v.All() {
-		n.source(s.Key) // until a report forgets it
+		n.ofSource(s.Key) // until a report forgets it
 	}
 	n.reportSoon()
 }

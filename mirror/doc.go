@@ -10,8 +10,9 @@
 //	             │                                              │ keys of the targets that are out of sync
 //	             └───────> queue copies: name, namespace <──────┘
 //	                          └──> reconciler: decides about one target, makes one change, decides again
-//	                                  ├──> queue slow: the namespace, if its calls take long
-//	                                  └──> queue reports: a name ──> reporter: makes messages, sends those that are due
+//	                                  └──> queue slow: the namespace, if its calls take long
+//
+//	a target stands otherwise ──> queue reports: a name ──> reporter: makes messages, sends those that are due
 //
 // A key names sources by their name alone. A target has room for one ConfigMap of a name, so all sources of a name
 // contend for the same copies, and one decision sees all of them. The queues are client-go's.
@@ -37,17 +38,20 @@
 //
 // # Why one bad target holds up no other
 //
-// Package slow cuts a call that takes much longer than usual, sooner if the API server answers others. Its namespace
-// waits in a queue of its own, which few workers serve, until a call there is answered in time. A call is conditional,
-// so a cut loses nothing. A fan-out takes its targets in random order. Each target has its own backoff.
+// Package slow cuts a call that takes much longer than usual, sooner if the API server answers others. If that is no
+// single stall, the namespace waits in a queue of its own, which few workers serve, until a call there is answered in
+// time. A call is conditional, so a cut loses nothing. A fan-out takes its targets in random order. Each target has its
+// own backoff.
 //
 // # Reports
 //
 // A change of how a target stands puts its name into the queue of reports. The reporter makes the messages from what
-// holds at that moment, and sends those that differ from what it sent last. A text is therefore never older than its
-// sending. While a fan-out runs there is no report, or it would count a part of the copies.
+// holds at that moment, and at once sends those that are due: that differ from the last one with their reason, announce
+// more deletions, or are half an hour old. While a fan-out runs there is no report, or it would count a part of the
+// copies.
 //
-// Counts may be wrong for a moment, and are right when the queues are empty. Our own answered write wakes nobody.
+// Counts may be wrong for a moment, and are right when the queues are empty. The event of our own write starts no
+// reconcile of a target in sync.
 //
 // # Locks
 //

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -12,7 +13,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// handlers map each event to keys: the name of the sources that it concerns, or one target of that name.
+// handlers map each event to keys: the name of the sources that it concerns, and the targets that it shows.
 type handlers struct {
 	*base
 
@@ -83,19 +84,18 @@ func (h *handlers) configMapDeleted(d coreinformers.DeletedConfigMap) {
 	h.targetChanged(k, cm, true)
 }
 
-// sourceChanged handles a new state of a source.
+// sourceChanged handles a new state of a source. It ends the grace of each copy that the source claims, also if the
+// ConfigMap is no source any more at the fan-out.
 func (h *handlers) sourceChanged(cm *corev1.ConfigMap) {
-	if h.rules.IsSource(cm) {
-		h.targets.sourceChanged(plan.KeyOf(cm))
-		h.recordClaims(cm)
+	defer h.sources.Add(cm.Name)
+	if !h.rules.IsSource(cm) {
+		return
 	}
-	h.sources.Add(cm.Name)
-}
-
-// recordClaims ends the grace of each copy that the source claims, also if it is no source any more at the fan-out.
-func (h *handlers) recordClaims(cm *corev1.ConfigMap) {
 	n := h.targets.lock(cm.Name)
 	defer n.unlock()
+	if src := n.ofSource(plan.KeyOf(cm)); src.changeAt.IsZero() {
+		src.changeAt = time.Now()
+	}
 	view := sync.OnceValue(func() *plan.View { return plan.NewView([]*plan.Source{h.rules.ParseSource(cm)}) })
 	for namespace := range n.known {
 		h.endGrace(n, namespace, nil, view)

@@ -22,7 +22,7 @@ import (
 // secondChance is the pause before the next try of a write that was cut, where the cut is forgiven.
 const secondChance = 250 * time.Millisecond
 
-// reconciler brings one copy in sync at a time.
+// reconciler brings copies in sync, each by one change at a time.
 type reconciler struct {
 	*base
 	live     *liveread.Reader
@@ -73,7 +73,8 @@ func (r *reconciler) reconcile(ctx, writes context.Context, k key, pace slow.Pac
 	done(metricOf(res, r.finish(ctx, &x, &res)))
 }
 
-// begin decides about a target, and makes it busy if something is to be done.
+// begin decides about a target, and makes it busy if something is to be done now. In a slow namespace the target waits
+// for its turn instead. A target in sync may show that its namespace is quick.
 func (r *reconciler) begin(k key, pace slow.Pace) decision {
 	n := r.targets.lock(k.Name)
 	defer n.unlock()
@@ -102,8 +103,8 @@ func (r *reconciler) begin(k key, pace slow.Pace) decision {
 	return x
 }
 
-// finish records the result of a change, and decides again: the sources may have changed meanwhile. It returns the time
-// until the next try.
+// finish records the result of a change, and decides again: the sources may have changed meanwhile. It returns for how
+// long the target has to wait; a call that was cut is tried again whatever that is.
 func (r *reconciler) finish(ctx context.Context, x *decision, res *result) time.Duration {
 	now, k := time.Now(), x.change.Key
 	n := r.targets.lock(k.Name)
@@ -138,7 +139,7 @@ func (r *reconciler) record(n *nameTargets, t *target, x *decision, res *result,
 		t.write, t.content = ownWrite{deleted: res.change.Have.UID, at: now}, content{}
 	}
 	ns := r.cache.Namespace(res.change.Key.Namespace)
-	isClosed := ns == nil || plan.Terminating(ns) || ns.UID != t.uid // an event tells if it returns
+	isClosed := ns == nil || plan.Terminating(ns) || ns.UID != t.uid // its return is an event
 	switch {
 	case res.outcome == outcome.OK:
 		r.carriedOut(n, t, res, now)
@@ -157,14 +158,14 @@ func (r *reconciler) record(n *nameTargets, t *target, x *decision, res *result,
 	}
 }
 
-// carriedOut records a change that the API server carried out. It has the owner of a restored copy told, but not after a
-// failure: our own re-creation may have deleted the copy.
+// carriedOut counts a change that the API server carried out. A restored copy gets an event, but not after a failure:
+// our own re-creation may have deleted the copy.
 func (r *reconciler) carriedOut(n *nameTargets, t *target, res *result, now time.Time) {
 	c := res.change
 	if c.Source == nil {
 		return
 	}
-	n.source(c.Source.Key).writeAt = now
+	n.ofSource(c.Source.Key).writeAt = now
 	if c.Op == plan.OpCreate && !t.appeared.IsZero() {
 		r.metrics.fill.Observe(now.Sub(t.appeared).Seconds())
 	}
@@ -274,7 +275,7 @@ func (r *reconciler) actOnLive(ctx, writes context.Context, x *decision) (res re
 		res.note, res.made = cmp.Or(x.known.retry.shown.note, res.note), have
 	case c.State == plan.StateForeign:
 		res.outcome, res.note, res.adoptable = outcome.Foreign, c.Note, c.Adoptable
-	case c.Op == plan.OpNone && !r.rules.Visible(have): // its source keeps it, and no event tells when that ends
+	case c.Op == plan.OpNone && !r.rules.Visible(have): // its source keeps it, and there is no event at the end of that
 		res = result{change: x.change, outcome: outcome.Foreign, note: r.rules.Reason(v, c)}
 	}
 	return res, true

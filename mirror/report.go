@@ -39,7 +39,7 @@ func (r *reporter) report(ctx context.Context, name string) {
 		}
 	}
 	for _, m := range due {
-		r.record(name, m, r.send(ctx, m))
+		r.deliver(ctx, name, m)
 	}
 }
 
@@ -48,21 +48,19 @@ type message struct {
 	report.Message
 	about    key
 	sent     *report.Sent
-	gone     bool                 // the source is gone
+	gone     bool                 // the view of the last fan-out does not have the source
 	announce map[string]unclaimed // the copies whose deletion it announces, by namespace
 }
 
-func (r *reporter) send(ctx context.Context, m message) error {
+// deliver sends a message, and records that it was sent, or refused. A source that is gone gets one try. A namespace
+// that is gone or terminating counts as a try: the API server refuses events there.
+func (r *reporter) deliver(ctx context.Context, name string, m message) {
+	var err error
 	ns := r.cache.Namespace(m.about.Namespace)
-	if ns == nil && m.gone || ns != nil && plan.Terminating(ns) {
-		return nil // the API server refuses events there
+	if isClosed := ns == nil && m.gone || ns != nil && plan.Terminating(ns); !isClosed {
+		err = r.events.Send(ctx, Event{Regarding: m.about, UID: m.sent.UID(),
+			Type: m.Type, Reason: m.Reason, Note: m.Note, Annotations: m.Annotations})
 	}
-	return r.events.Send(ctx, Event{Regarding: m.about, UID: m.sent.UID(),
-		Type: m.Type, Reason: m.Reason, Note: m.Note, Annotations: m.Annotations})
-}
-
-// record records that a message was sent, or refused. A source that is gone gets one try.
-func (r *reporter) record(name string, m message, err error) {
 	n := r.targets.lock(name)
 	defer n.unlock()
 	if err != nil && !m.gone {
@@ -91,9 +89,9 @@ func (r *reporter) collect(name string, now time.Time) (due []message) {
 		return nil
 	}
 	v := cmp.Or(n.view, plan.NewView(nil))
-	selections := r.supersede(n, v)
+	selections := r.countSuperseded(n, v)
 	for k, s := range r.summarize(n, v, selections, now) {
-		src := n.source(k)
+		src := n.ofSource(k)
 		sent := n.sentAbout(src, s)
 		if s.Source != nil {
 			r.propagated(n, src, s)
@@ -149,10 +147,17 @@ func (n *nameTargets) expiring(source key) map[string]unclaimed {
 	return all
 }
 
-// supersede counts in how many namespaces each source is superseded. It returns what each one selects, if that is
-// needed.
-func (r *reporter) supersede(n *nameTargets, v *plan.View) (selections map[key]*report.Selection) {
-	if len(v.Sources) > 1 || n.hasSourceWithoutTargets(v) {
+// countSuperseded counts in how many namespaces each source is superseded. It returns what each one selects if there
+// are several, or one may select no target: it may hold copies where it selects none.
+func (r *reporter) countSuperseded(n *nameTargets, v *plan.View) (selections map[key]*report.Selection) {
+	isWithoutTargets := func(s *plan.Source) bool {
+		counts := n.ofSource(s.Key).counts
+		for _, state := range []plan.State{plan.StateSuperseded, plan.StateExpiring, plan.StateOutOfScope, plan.StateHeld} {
+			counts[state] = 0
+		}
+		return counts == [plan.States]int{}
+	}
+	if len(v.Sources) > 1 || slices.ContainsFunc(v.Sources, isWithoutTargets) {
 		owner := func(namespace string) key {
 			if t := n.known[namespace]; t != nil && v.Find(t.owner) != nil {
 				return t.owner
@@ -164,24 +169,12 @@ func (r *reporter) supersede(n *nameTargets, v *plan.View) (selections map[key]*
 	}
 	for k, src := range n.sources {
 		superseded := cmp.Or(selections[k], &report.Selection{}).Superseded
-		n.add(src, plan.StateSuperseded, superseded-src.counts[plan.StateSuperseded])
+		n.add(k, plan.StateSuperseded, superseded-src.counts[plan.StateSuperseded])
 	}
 	return selections
 }
 
-// hasSourceWithoutTargets reports whether a source of the view may select no target: it may hold copies where it
-// selects none.
-func (n *nameTargets) hasSourceWithoutTargets(v *plan.View) bool {
-	return slices.ContainsFunc(v.Sources, func(s *plan.Source) bool {
-		counts := n.source(s.Key).counts
-		for _, state := range []plan.State{plan.StateSuperseded, plan.StateExpiring, plan.StateOutOfScope, plan.StateHeld} {
-			counts[state] = 0
-		}
-		return counts == [plan.States]int{}
-	})
-}
-
-// summarize returns a summary of each source of the view, and of those that are gone.
+// summarize returns a summary of each source that is known. Those outside of the view are gone, or have just come.
 func (r *reporter) summarize(n *nameTargets, v *plan.View, selections map[key]*report.Selection, now time.Time) (
 	all map[key]*report.Summary) {
 	all = map[key]*report.Summary{}
@@ -201,8 +194,8 @@ func (r *reporter) summarize(n *nameTargets, v *plan.View, selections map[key]*r
 	return all
 }
 
-// propagated observes how long the last change of a source took to reach every target. Of a change after the last
-// fan-out it knows nothing.
+// propagated observes how long the changes of a source took, from the oldest on, to reach every target. Of a change
+// after the last fan-out it knows nothing.
 func (r *reporter) propagated(n *nameTargets, src *sourceTargets, s *report.Summary) {
 	changeAt, writeAt := src.changeAt, src.writeAt
 	if s.Pending() || changeAt.After(n.fanOutAt) {

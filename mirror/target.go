@@ -14,7 +14,7 @@ import (
 // key names a target: its namespace, and the name of the sources that contend for it. It also names one source or copy.
 type key = types.NamespacedName
 
-// content tells one wanted content of a target from another. The zero value: no copy is wanted.
+// content identifies the wanted content of a target. The zero value: no copy is wanted.
 type content struct {
 	source   key
 	checksum string
@@ -100,14 +100,13 @@ const (
 	calm                 = 15 * time.Minute
 )
 
-// next sets how the target stands while c is left to do. It returns whether to do that now, or after which time to
-// look again; 0: an event will tell. The cache shows at, and has seen everything up to version.
+// next sets how the target stands. It returns whether to carry out c now, or after which time to look again; 0: an
+// event brings the next decision. The cache shows at, and has seen everything up to version.
 func (t *target) next(at plan.Target, c plan.Change, version string, grace time.Duration, now time.Time) (
 	act bool, wait time.Duration) {
 	t.calmDown(now)
 	is, same := standing{c.State, c.Owner, c.Note, c.Adoptable}, t.content == contentOf(c.Source)
-	unseen := t.write.unseen(at.Have, version, now)
-	gap := t.write.at.Add(runGap).Sub(now)
+	unseen, gap := t.write.unseen(at.Have, version, now), t.write.at.Add(runGap).Sub(now)
 	switch {
 	case unseen > 0:
 	case gap > 0:
@@ -116,16 +115,8 @@ func (t *target) next(at plan.Target, c plan.Change, version string, grace time.
 		t.write = ownWrite{}
 	}
 	switch {
-	case unseen > 0: // what the cache shows is older than our write
-		wait = unseen
-		switch {
-		case c.Source != nil && same:
-			is = standing{state: plan.StateSynced, owner: c.Owner}
-		case c.Source != nil:
-			is = standing{state: plan.StatePending, owner: c.Owner}
-		case same: // deleted
-			is = standing{}
-		}
+	case unseen > 0:
+		wait, is = unseen, t.afterWrite(is, c)
 	case c.State == plan.StateForeign && t.made(at.Have):
 		is = t.shown(is)
 		t.write = ownWrite{}
@@ -162,6 +153,20 @@ func (t *target) next(at plan.Target, c plan.Change, version string, grace time.
 	}
 	t.standing = is
 	return act, wait
+}
+
+// afterWrite returns how the target stands while what the cache shows is older than our own last write.
+func (t *target) afterWrite(is standing, c plan.Change) standing {
+	same := t.content == contentOf(c.Source)
+	switch {
+	case c.Source != nil && same:
+		return standing{state: plan.StateSynced, owner: c.Owner}
+	case c.Source != nil:
+		return standing{state: plan.StatePending, owner: c.Owner}
+	case same: // deleted
+		return standing{}
+	}
+	return is
 }
 
 // shown returns how the target stands by the last try, if that showed something.
@@ -285,8 +290,8 @@ func (t *target) calmDown(now time.Time) {
 	}
 }
 
-// unseen returns how long to wait at most until the cache shows our own last write; 0: the cache shows it. The cache
-// has have at the target, and has seen everything up to version.
+// unseen returns how long to wait at most until the cache shows our own last write; 0: the cache shows it, or the wait
+// was long enough. The cache has have at the target, and has seen everything up to version.
 func (w ownWrite) unseen(have *corev1.ConfigMap, version string, now time.Time) time.Duration {
 	order, err := resourceversion.CompareResourceVersion(version, w.version)
 	isThere := have != nil && w.deleted != "" && have.UID == w.deleted && have.DeletionTimestamp == nil

@@ -39,7 +39,7 @@ type nameTargets struct {
 	comparing bool          // a fan-out is running: an announcement would count a part of the copies
 	fanOutAt  time.Time     // the begin of the last fan-out
 	reportAt  time.Time     // the next report; zero: none is due
-	reportGap time.Duration // the least time to the next report
+	reportGap time.Duration // after an expensive report, the least time to the next one that no announcement needs
 }
 
 // sourceTargets counts the targets of one source, and times how its changes reach them.
@@ -69,7 +69,7 @@ func (s *targets) lock(name string) *nameTargets {
 	}
 }
 
-// unlock forgets the name if nothing is left to know.
+// unlock unlocks the targets of a name, and forgets the name if nothing is left to know.
 func (n *nameTargets) unlock() {
 	if len(n.known)+len(n.sources) == 0 && !n.comparing {
 		n.all.mu.Lock()
@@ -110,8 +110,8 @@ func (n *nameTargets) set(namespace string, t target) {
 		before = known.standing
 	}
 	if before != t.standing {
-		n.count(before, -1)
-		n.count(t.standing, 1)
+		n.add(before.owner, before.state, -1)
+		n.add(t.owner, t.state, 1)
 		n.reportSoon()
 	}
 	switch {
@@ -127,25 +127,20 @@ func (n *nameTargets) set(namespace string, t target) {
 	}
 }
 
-// count counts a target that stands so, or by -1 no longer.
-func (n *nameTargets) count(is standing, by int) {
-	switch is.state {
+// add adds to the number of targets of a source in a state.
+func (n *nameTargets) add(source key, state plan.State, by int) {
+	switch state {
 	case plan.StateNone:
 		return
 	case plan.StatePending:
 		n.pending += by
 	}
-	n.add(n.source(is.owner), is.state, by)
-}
-
-// add counts targets of a source in a state.
-func (n *nameTargets) add(src *sourceTargets, state plan.State, by int) {
 	n.all.totals[state].Add(int64(by))
-	src.counts[state] += by
+	n.ofSource(source).counts[state] += by
 }
 
-// source returns what is counted for one source.
-func (n *nameTargets) source(k key) *sourceTargets {
+// ofSource returns what is counted and timed for one source. For a source that is not known it begins with zero.
+func (n *nameTargets) ofSource(k key) *sourceTargets {
 	if n.sources[k] == nil {
 		n.sources[k] = &sourceTargets{}
 	}
@@ -153,8 +148,9 @@ func (n *nameTargets) source(k key) *sourceTargets {
 }
 
 const (
-	// runGap is the shortest time between two fan-outs of a name, and between two reports. A source that changes all the
-	// time is compared with all its targets that often; each target still gets the newest content when its turn comes.
+	// runGap is the shortest time between two fan-outs of a name, between two updates of a copy, and from a change of a
+	// target to its report. A source that changes all the time is compared with all its targets that often; each target
+	// still gets the newest content when its turn comes.
 	runGap = 100 * time.Millisecond
 	// reportAfter is how long targets of a name may be pending before its sources are reported all the same: targets
 	// that hang may keep a name pending all the time.
@@ -179,7 +175,8 @@ func (n *nameTargets) reportIn(after time.Duration) {
 }
 
 // observe handles an event that shows cm, or its deletion, at a target. cm is nil if it is not known. It reports
-// whether to reconcile the target: an event that only shows our own last write changes nothing.
+// whether to reconcile the target: after an event that shows our own last write there is nothing to do where that
+// brought the target in sync.
 func (n *nameTargets) observe(namespace string, cm *corev1.ConfigMap, deleted bool) (reconcile bool) {
 	known := n.known[namespace]
 	if known == nil || known.busy {
@@ -214,14 +211,5 @@ func (n *nameTargets) makePending(namespace string) {
 func (n *nameTargets) appear(namespace string, uid types.UID) {
 	if known := n.known[namespace]; known == nil || known.uid != uid && !known.busy {
 		n.set(namespace, target{uid: uid, appeared: time.Now()})
-	}
-}
-
-// sourceChanged records an event about a source.
-func (s *targets) sourceChanged(k key) {
-	n := s.lock(k.Name)
-	defer n.unlock()
-	if src := n.source(k); src.changeAt.IsZero() {
-		src.changeAt = time.Now()
 	}
 }

@@ -171,8 +171,8 @@ type at struct {
 	ns *corev1.Namespace
 }
 
-// exclusions has, of each rule by which a source has a copy in a namespace: whether it holds, why there is no copy where
-// it does not hold, and what its owner can do about that.
+// exclusions has, of each rule by which a source has a copy in a namespace: whether it holds, why there is no copy
+// where it does not hold, and what its owner can do about that.
 var exclusions = [...]struct {
 	holds       func(at) bool
 	why, remedy string

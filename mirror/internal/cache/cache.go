@@ -2,8 +2,8 @@
 // other package reads an informer.
 //
 // One watch carries sources and copies in one order, so a cache that holds a copy has already held its source. A reader
-// reads the target first, and the view of its name after it. The cache keeps only the fields that decisions need, and
-// nobody may change an object that it returns.
+// reads the target first, and the view of its name after it. Of copies and namespaces the cache keeps only the fields
+// that decisions need. Nobody may change an object that it returns.
 package cache
 
 import (

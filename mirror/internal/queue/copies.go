@@ -28,8 +28,8 @@ func NewCopies(name string) *Copies {
 		})}
 }
 
-// AddEvent adds a key that an event named. It does not wait behind the keys of fan-outs, which come by Add and
-// AddAfter.
+// AddEvent adds a key that an event named. It goes before the keys of fan-outs and retries, which come by Add and
+// AddAfter, but for every fifth turn.
 func (q *Copies) AddEvent(k types.NamespacedName) {
 	q.order.addNamed(k)
 	q.Add(k)

@@ -1,5 +1,5 @@
-// Package report makes the messages about a source: a summary of its targets comes in, messages go out. It keeps only
-// when each message was sent, and knows no clock, no cluster and no client.
+// Package report makes the messages about a source: a summary of its targets comes in, messages go out. It keeps the
+// last message of each reason, and knows no clock, no cluster and no client.
 package report
 
 import (
@@ -43,7 +43,7 @@ type Message struct {
 // Summary is the status of one source at all its targets.
 type Summary struct {
 	Key       types.NamespacedName
-	Source    *plan.Source // nil: the source is gone
+	Source    *plan.Source // nil: the source is gone, or has just come
 	Rules     *plan.Rules
 	Counts    [plan.States]int // of targets, by state
 	Selection *Selection       // nil: not known, and not needed
@@ -93,7 +93,7 @@ func (s *Summary) isUrgent(now time.Time) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(s.expires)), isSoon)
 }
 
-// Pending reports whether something is to be done at a target.
+// Pending reports whether a target is pending.
 func (s *Summary) Pending() bool { return s.Counts[plan.StatePending] > 0 }
 
 // conditions are the messages that say how a source stands, but for Expiring and Mirrored, in their order. text returns
@@ -155,7 +155,7 @@ func (s *Summary) Messages(now time.Time) (all []Message) {
 	return all
 }
 
-// Sent is when each message about a source was sent. The zero value: none was.
+// Sent is the last message of each reason about a source, and when it was sent. The zero value: none was.
 type Sent struct {
 	uid    types.UID
 	last   map[string]sent // by reason

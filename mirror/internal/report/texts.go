@@ -13,12 +13,12 @@ import (
 
 // The texts of events. Each says what happened, to what, and what to do, in that order.
 
-// counted are the states whose numbers a Mirrored has, in its text and in its annotations: client-go's correlator
-// tells events apart by their texts alone.
+// counted are the states whose numbers a Mirrored has in its annotations. Its text has them, too: of two events about
+// an object that differ in their annotations alone, client-go's correlator makes one.
 var counted = []plan.State{plan.StateSynced, plan.StateHeld, plan.StateFight, plan.StateForeign, plan.StateSuperseded,
 	plan.StateRejected, plan.StateOutOfScope, plan.StateExpiring}
 
-// mirroredText is empty while something is to be done, and for a source without targets.
+// mirroredText is empty while a target is pending, for a source that is not mirrored, and for one without targets.
 func mirroredText(s *Summary) string {
 	if s.Pending() || s.Source.Reserved || s.Source.Frozen != nil || s.Source.OutOfScope {
 		return ""
