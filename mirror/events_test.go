@@ -43,31 +43,27 @@ func TestEventsOfASource(t *testing.T) {
 	runScene(t, teams(3, "team-"), func(t *testing.T, s scene) {
 		s.write(source())
 		time.Sleep(time.Second)
-		want := fmt.Sprintf("Synced version %s to 3 namespaces", s.version())
-		if got := s.notesOf(plan.ReasonMirrored); !slices.Equal(got, []string{want}) {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		s.wantMirrored("3 namespaces")
 		s.wantEvents("created", plan.ReasonMirrored)
+		for _, step := range []struct {
+			what string
+			do   func()
+			want []string
+		}{
+			{"changed", func() { s.edit("platform", plantest.Data("key", "other")) }, []string{plan.ReasonMirrored}},
+			{"changed in nothing that is copied", func() { s.edit("platform", plantest.Label("theirs", "x")) },
+				[]string{plan.ReasonMirrored}},
+			{"a new namespace", func() { s.addNamespace("team-new") }, []string{plan.ReasonMirrored}},
+			{"a repair", func() { s.remove("team-000") }, []string{plan.ReasonRestored}},
+			{"a namespace that is no target", func() { s.addNamespace("elsewhere") }, nil},
+		} {
+			time.Sleep(time.Minute)
+			step.do()
+			time.Sleep(time.Second)
+			s.wantEvents(step.what, step.want...)
+		}
 		time.Sleep(time.Minute)
-		s.edit("platform", plantest.Data("key", "other"))
-		time.Sleep(time.Second)
-		s.wantEvents("changed", plan.ReasonMirrored)
-		time.Sleep(time.Minute)
-		s.edit("platform", plantest.Label("theirs", "x"))
-		time.Sleep(time.Second)
-		s.wantEvents("changed in nothing that is copied", plan.ReasonMirrored)
-		time.Sleep(time.Minute)
-		s.addNamespace("team-new")
-		time.Sleep(time.Second)
-		s.wantEvents("a new namespace", plan.ReasonMirrored)
-		time.Sleep(time.Minute)
-		s.remove("team-000")
-		time.Sleep(time.Second)
-		s.wantEvents("a repair", plan.ReasonRestored)
-		time.Sleep(time.Minute)
-		s.addNamespace("elsewhere")
-		time.Sleep(time.Minute)
-		s.wantEvents("a namespace that is no target")
+		s.wantEvents("a minute later")
 	})
 }
 
@@ -87,29 +83,21 @@ func TestMirroredSpeaksOfItsContent(t *testing.T) {
 		})
 		wantPending := func(n float64) {
 			t.Helper()
-			if pending, synced := s.metric("mirror_copies", "pending"), s.metric("mirror_copies", "synced"); pending != n ||
-				synced != 50-n {
-				t.Errorf("got %v copies pending and %v in sync, want %v and %v", pending, synced, n, 50-n)
-			}
+			s.wantMetric(n, "mirror_copies", "pending")
+			s.wantMetric(50-n, "mirror_copies", "synced")
 		}
 		s.edit("platform", plantest.Data("key", "new"))
-		synctest.Wait()
 		wantPending(50)
 		time.Sleep(10 * time.Second)
 		wantPending(1)
 		s.edit("platform", plantest.Data("key", "newer"))
 		time.Sleep(11 * time.Second) // the first write has ended
 		s.wantEvents("while one target is not in sync")
-
-		if n := s.metric("mirror_propagation_seconds"); n != 1 {
-			t.Errorf("got %v changes that reached all targets, want that of the start", n)
-		}
+		s.wantMetric(1, "mirror_propagation_seconds") // the change at the start reached all targets
 		time.Sleep(time.Minute)
 		s.wantEvents("at the end", plan.ReasonMirrored)
 		wantPending(0)
-		if n := s.metric("mirror_propagation_seconds"); n != 2 {
-			t.Errorf("got %v changes that reached all targets, want one more", n)
-		}
+		s.wantMetric(2, "mirror_propagation_seconds")
 	})
 }
 
@@ -129,9 +117,7 @@ func TestC11EventsOfAProblem(t *testing.T) {
 		s.wantEvents("the API server was away three times")
 		s.remove("team-000")
 		time.Sleep(time.Minute)
-		if got := s.notesOf(plan.ReasonForeign); len(got) != 1 || !strings.Contains(got[0], "namespace team-001:") {
-			t.Errorf("got %q, want one about the other namespace", got)
-		}
+		s.wantNote(plan.ReasonForeign, "namespace team-001:")
 		s.wantEvents("one is over", plan.ReasonForeign, plan.ReasonMirrored)
 		s.remove("team-001")
 		time.Sleep(time.Minute)
@@ -146,16 +132,12 @@ func TestC03SupersededEvent(t *testing.T) {
 		s.wantEvents("alone", plan.ReasonMirrored)
 		s.write(plantest.Source("shared", "settings", plantest.Data("key", "shared")))
 		time.Sleep(time.Hour)
-		if got := s.notesOf(plan.ReasonSuperseded); len(got) != 1 || !strings.Contains(got[0], "platform/settings") {
-			t.Errorf("got %q, want one that names the winner", got)
-		}
+		s.wantNote(plan.ReasonSuperseded, "platform/settings")
 		s.wantEvents("beside another", plan.ReasonSuperseded, plan.ReasonMirrored)
 		s.remove("platform")
 		time.Sleep(5 * time.Second)
 		s.wantEvents("it takes over", plan.ReasonMirrored)
-		if n := s.metric("mirror_copies", "superseded"); n != 0 {
-			t.Errorf("got %v superseded, want none", n)
-		}
+		s.wantMetric(0, "mirror_copies", "superseded")
 	})
 }
 
@@ -166,11 +148,8 @@ func TestC75MirroredNamesTheVersion(t *testing.T) {
 		for _, content := range []string{"A", "B", "A"} {
 			s.write(source(plantest.Data("key", content)))
 			time.Sleep(time.Minute)
+			s.wantMirrored("2 namespaces; 1 is blocked (see Foreign)")
 			got := s.lastEvent(plan.ReasonMirrored)
-			want := fmt.Sprintf("Synced version %s to 2 namespaces; 1 is blocked (see Foreign)", s.version())
-			if got.Note != want {
-				t.Errorf("%s: got event %q, want %q", content, got.Note, want)
-			}
 			for key, value := range map[string]string{"version": s.version(), "instance": "default", "synced": "2", "held": "0",
 				"foreign": "1", "superseded": "0", "rejected": "0", "fight": "0", "out_of_scope": "0", "expiring": "0"} {
 				if got.Annotations["mirror-controller.github.io/"+key] != value {
@@ -178,9 +157,7 @@ func TestC75MirroredNamesTheVersion(t *testing.T) {
 				}
 			}
 		}
-		if n := s.countEvents(plan.ReasonMirrored); n != 3 {
-			t.Errorf("got %d events, want one for each version", n)
-		}
+		s.wantEventCount(3, plan.ReasonMirrored)
 	})
 }
 
@@ -199,12 +176,8 @@ func TestC75RevertAmidAFanOut(t *testing.T) {
 				e := s.lastEvent(plan.ReasonMirrored)
 				return e.Annotations["mirror-controller.github.io/version"] == s.version()
 			}
-			for end := time.Now().Add(time.Minute); !arrived() && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-				synctest.Wait()
-			}
-			if n := s.countCopies("team-", "good"); !arrived() || n != 200 {
-				t.Errorf("got an event about this version: %v, with its content in %d namespaces, want it and 200", arrived(), n)
-			}
+			s.within(time.Minute, "event about this version", arrived)
+			s.wantCopies(200, "team-", "good")
 		})
 }
 
@@ -220,10 +193,7 @@ func TestEventsAreSentAgain(t *testing.T) {
 		s.wantEvents("while they are refused")
 		s.onEvent(nil)
 		time.Sleep(2 * time.Minute)
-		want := fmt.Sprintf("Synced version %s to 3 namespaces", s.version())
-		if got := s.lastNote(plan.ReasonMirrored); got != want {
-			t.Errorf("got event %q, want %q", got, want)
-		}
+		s.wantMirrored("3 namespaces")
 		s.wantEvents("when they are taken", plan.ReasonMirrored)
 	})
 }
@@ -268,9 +238,7 @@ func TestC65SourcesGoneBeforeATakeover(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.wantNone("team-000")
 		s.wantNone("team-001")
-		if got := s.notesOf(plan.ReasonExpiring); len(got) != 2 {
-			t.Errorf("got announcements %q, want one for the copy of each source", got)
-		}
+		s.wantEventCount(2, plan.ReasonExpiring) // one for the copy of each source
 	})
 }
 
@@ -282,14 +250,10 @@ func TestC75WidenedSource(t *testing.T) {
 			time.Sleep(time.Minute)
 			s.slowDown(3 * reportAfter / 300) // it is reported meanwhile
 			s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-"))
-			want := fmt.Sprintf("Synced version %s to ", s.version())
-			s.within(time.Minute, want, func() bool { return strings.HasPrefix(s.lastNote(plan.ReasonMirrored), want) })
-			if got := s.lastNote(plan.ReasonMirrored); got != want+"300 namespaces" {
-				t.Errorf("got event %q first, want one about 300", got)
-			}
-			if n := s.countCopies("team-", "value"); n != 300 {
-				t.Errorf("got %d copies, want 300", n)
-			}
+			about := "version " + s.version()
+			s.within(time.Minute, about, func() bool { return strings.Contains(s.lastNote(plan.ReasonMirrored), about) })
+			s.wantMirrored("300 namespaces")
+			s.wantCopies(300, "team-", "value")
 		})
 }
 
@@ -299,26 +263,24 @@ func TestForeignObjectsThatGo(t *testing.T) {
 		"deleted":    func(s scene, ns string) { s.remove(ns) },
 		"unlabelled": func(s scene, ns string) { s.edit(ns, plantest.Without("mirror")) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			objects := append(teams(300, "team-"), source())
+		objects := append(teams(300, "team-"), source())
+		for i := range 300 {
+			objects = append(objects,
+				plantest.ConfigMap(fmt.Sprintf("team-%03d", i), "settings", plantest.Label("mirror", "copy")))
+		}
+		runSubsceneWith(t, name, objects, func(o *Options) { o.ConcurrentWrites = 1 }, func(t *testing.T, s scene) {
+			time.Sleep(time.Minute)
+			s.slowDown(100 * time.Millisecond)
 			for i := range 300 {
-				objects = append(objects,
-					plantest.ConfigMap(fmt.Sprintf("team-%03d", i), "settings", plantest.Label("mirror", "copy")))
+				leave(s, fmt.Sprintf("team-%03d", i))
+				time.Sleep(10 * time.Millisecond)
 			}
-			runSceneWith(t, objects, func(o *Options) { o.ConcurrentWrites = 1 }, func(t *testing.T, s scene) {
-				time.Sleep(time.Minute)
-				s.slowDown(100 * time.Millisecond)
-				for i := range 300 {
-					leave(s, fmt.Sprintf("team-%03d", i))
-					time.Sleep(10 * time.Millisecond)
+			time.Sleep(time.Hour)
+			for _, note := range s.notesOf(plan.ReasonForeign) {
+				if strings.Contains(note, ": . ") {
+					t.Errorf("got event %.300q", note)
 				}
-				time.Sleep(time.Hour)
-				for _, note := range s.notesOf(plan.ReasonForeign) {
-					if strings.Contains(note, ": . ") {
-						t.Errorf("got event %.300q", note)
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -335,14 +297,13 @@ func TestC83LongAnnotation(t *testing.T) {
 		plan.PrefixAnnotation:   {strings.Join(names, ",") + ",Team-project-70", "lower-case letters", "Team-project-70"},
 		plan.SelectorAnnotation: {"tier=" + strings.Repeat("x", 1000), "not a label selector", "no more than 63"},
 	} {
-		t.Run(key, func(t *testing.T) {
-			runScene(t, append(teams(1, "team-"), source(plantest.Annotation(key, tc.value))), func(t *testing.T, s scene) {
-				time.Sleep(time.Minute)
-				got := s.lastNote(plan.ReasonInvalidAnnotation)
-				if at := strings.Index(got, tc.want); at < 0 || at > 200 || !strings.Contains(got, tc.cause) {
-					t.Errorf("got event %q, want in its beginning %q, and %q", got, tc.want, tc.cause)
-				}
-			})
+		objects := append(teams(1, "team-"), source(plantest.Annotation(key, tc.value)))
+		runSubscene(t, key, objects, func(t *testing.T, s scene) {
+			time.Sleep(time.Minute)
+			got := s.lastNote(plan.ReasonInvalidAnnotation)
+			if at := strings.Index(got, tc.want); at < 0 || at > 200 || !strings.Contains(got, tc.cause) {
+				t.Errorf("got event %q, want in its beginning %q, and %q", got, tc.want, tc.cause)
+			}
 		})
 	}
 }

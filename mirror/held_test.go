@@ -91,9 +91,7 @@ func TestC62Held(t *testing.T) {
 				for _, namespace := range []string{"team-000", "team-001", "team-002", "team-c"} {
 					s.wantCopy(namespace, "changed")
 				}
-				if got := s.metric("mirror_copies", "held"); got != 0 {
-					t.Errorf("got %v held in the end, want 0", got)
-				}
+				s.wantMetric(0, "mirror_copies", "held")
 			})
 		})
 	}
@@ -107,21 +105,13 @@ func TestC62Grace(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		s.edit("platform", paused)
 		time.Sleep(time.Hour)
-		if n := s.countCopies("team-0", "value"); n != 3 {
-			t.Fatalf("got %d copies after a hold of an hour, want 3", n)
-		}
+		s.wantCopies(3, "team-0", "value")
 		s.edit("platform", plantest.Without(plan.PausedAnnotation))
-		time.Sleep(50 * time.Second)
-		if n := s.countCopies("team-0", "value"); n != 3 {
-			t.Errorf("got %d copies 50 s after the hold, want 3: the grace is a minute", n)
-		}
-		if n := s.countEvents(plan.ReasonExpiring); n != 2 {
-			t.Errorf("got %d announcements, want one before the hold and one after it", n)
-		}
+		time.Sleep(50 * time.Second) // the grace is a minute
+		s.wantCopies(3, "team-0", "value")
+		s.wantEventCount(2, plan.ReasonExpiring) // one before the hold and one after it
 		time.Sleep(20 * time.Second)
-		if n := s.countCopies("team-0", "value"); n != 0 {
-			t.Errorf("got %d copies after the grace, want none", n)
-		}
+		s.wantCopies(0, "team-0", "value")
 	})
 }
 
@@ -136,9 +126,9 @@ func TestC62HiddenCopy(t *testing.T) {
 		for _, refuses := range []error{nil, errAway} {
 			s.refuse(on(refuses, apitest.Call{Namespace: "team-a"}))
 			time.Sleep(3 * time.Minute)
-			if n := s.metric("mirror_copies", "foreign"); n != 1 || s.get("team-a").Labels[plan.DefaultLabel] != "" {
-				t.Errorf("API server away: %v: got %v copies foreign, and %v, want 1, and the copy as it was",
-					refuses != nil, n, s.get("team-a"))
+			s.wantMetric(1, "mirror_copies", "foreign")
+			if cm := s.get("team-a"); cm.Labels[plan.DefaultLabel] != "" {
+				t.Errorf("API server away: %v: got %v, want the copy as it was", refuses != nil, cm)
 			}
 		}
 		if got := s.lastEvent(plan.ReasonForeign); got.Regarding != settings("team-b") ||
@@ -146,20 +136,6 @@ func TestC62HiddenCopy(t *testing.T) {
 			t.Errorf("got event %v, want one on the other source that names the holder", got)
 		}
 	})
-}
-
-// eventsAbout returns the events about the source in a namespace, each as its reason and its note.
-func (s scene) eventsAbout(namespace string) (all []string) {
-	s.t.Helper()
-	synctest.Wait()
-	s.diary.mu.Lock()
-	defer s.diary.mu.Unlock()
-	for _, e := range s.events {
-		if e.Regarding.Namespace == namespace {
-			all = append(all, e.Reason+": "+e.Note)
-		}
-	}
-	return all
 }
 
 // stops are the ways in which a source stops its copies.
@@ -174,31 +150,25 @@ var stops = map[string]plantest.Option{
 // comes back to the tenant's content while it is stopped.
 func TestC74SourceBehindKeepsNobodyOut(t *testing.T) {
 	for name, stop := range stops {
-		t.Run(name, func(t *testing.T) {
-			objects := append(teams(3, "team-"), plantest.Namespace("team-owner", "mirror", "false"))
-			runScene(t, objects, func(t *testing.T, s scene) {
-				s.write(sourceIn("team-owner", plantest.Data("key", "tenant")))
-				time.Sleep(time.Minute)
-				s.edit("team-owner", stop, plantest.Data("key", "tenant's next"))
-				time.Sleep(time.Minute)
-				s.write(source(plantest.Data("key", "platform")))
-				time.Sleep(time.Minute)
-				if n := s.countCopies("team-0", "platform"); n != 3 {
-					t.Errorf("got %d copies of the platform, want 3", n)
-				}
-				if got := s.eventsAbout("platform"); len(got) != 1 || !strings.HasSuffix(got[0], " to 3 namespaces") {
-					t.Errorf("got events %q of the platform", got)
-				}
-				superseded := name != "frozen" // a malformed rule selects nothing
-				if n := s.metric("mirror_copies", "superseded"); n == 3 != superseded || s.metric("mirror_copies", "held") != 0 {
-					t.Errorf("got %v superseded and %v held", n, s.metric("mirror_copies", "held"))
-				}
-				s.remove("platform")
-				time.Sleep(time.Minute)
-				if n := s.countCopies("team-0", "tenant's next"); n != 0 {
-					t.Errorf("got %d copies of a source that is stopped, want none", n)
-				}
-			})
+		objects := append(teams(3, "team-"), plantest.Namespace("team-owner", "mirror", "false"))
+		runSubscene(t, name, objects, func(t *testing.T, s scene) {
+			s.write(sourceIn("team-owner", plantest.Data("key", "tenant")))
+			time.Sleep(time.Minute)
+			s.edit("team-owner", stop, plantest.Data("key", "tenant's next"))
+			time.Sleep(time.Minute)
+			s.write(source(plantest.Data("key", "platform")))
+			time.Sleep(time.Minute)
+			s.wantCopies(3, "team-0", "platform")
+			got := s.eventsThat(func(e Event) bool { return e.Regarding.Namespace == "platform" })
+			if len(got) != 1 || !strings.HasSuffix(got[0].Note, " to 3 namespaces") {
+				t.Errorf("got events %v of the platform", got)
+			}
+			superseded := map[bool]float64{true: 3}[name != "frozen"] // a malformed rule selects nothing
+			s.wantMetric(superseded, "mirror_copies", "superseded")
+			s.wantMetric(0, "mirror_copies", "held")
+			s.remove("platform")
+			time.Sleep(time.Minute)
+			s.wantCopies(0, "team-0", "tenant's next")
 		})
 	}
 }
@@ -207,20 +177,18 @@ func TestC74SourceBehindKeepsNobodyOut(t *testing.T) {
 // The copy is restored, and the next content arrives.
 func TestC74ForgedHold(t *testing.T) {
 	for name, stop := range stops {
-		t.Run(name, func(t *testing.T) {
-			objects := append(teams(3, "team-"), source(), plantest.Namespace("team-own", "mirror", "false"))
-			runScene(t, objects, func(t *testing.T, s scene) {
-				time.Sleep(time.Minute)
-				s.write(sourceIn("team-own", stop))
-				time.Sleep(time.Minute)
-				s.edit("team-000", plantest.Annotation(plan.SourceAnnotation, "team-own/settings"), plantest.Data("key", "spoilt"))
-				time.Sleep(time.Second)
-				s.wantCopy("team-000", "value")
-				s.wantRestored(s.get("team-000"))
-				s.edit("platform", plantest.Data("key", "a new CA"))
-				time.Sleep(time.Second)
-				s.wantCopy("team-000", "a new CA")
-			})
+		objects := append(teams(3, "team-"), source(), plantest.Namespace("team-own", "mirror", "false"))
+		runSubscene(t, name, objects, func(t *testing.T, s scene) {
+			time.Sleep(time.Minute)
+			s.write(sourceIn("team-own", stop))
+			time.Sleep(time.Minute)
+			s.edit("team-000", plantest.Annotation(plan.SourceAnnotation, "team-own/settings"), plantest.Data("key", "spoilt"))
+			time.Sleep(time.Second)
+			s.wantCopy("team-000", "value")
+			s.wantRestored()
+			s.edit("platform", plantest.Data("key", "a new CA"))
+			time.Sleep(time.Second)
+			s.wantCopy("team-000", "a new CA")
 		})
 	}
 }
@@ -235,23 +203,19 @@ func TestC77CreateAfterALiveRead(t *testing.T) {
 		"opt-out":  func(s scene) { s.setNamespace(plantest.Namespace("team-000", "mirror", "false")) },
 		"edited":   func(s scene) { s.edit("platform", plantest.Data("key", "good")) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bad := source(plantest.Data("key", "bad"))
-			runScene(t, append(teams(2, "team-"), bad, foreignObject()), func(t *testing.T, s scene) {
-				s.delay(on(20*time.Second, request("get", "configmaps", "team-000")))
-				time.Sleep(time.Hour)
-				s.remove("team-000")
-				began := s.Count("get", "configmaps", "team-000")
-				for s.Count("get", "configmaps", "team-000") == began {
-					time.Sleep(time.Second)
-				}
-				stop(s)
-				time.Sleep(25 * time.Second)
-				synctest.Wait()
-				if cm := s.get("team-000"); cm != nil && cm.Data["key"] == "bad" {
-					t.Errorf("got %v, created 20 s after the source has stopped that", cm)
-				}
-			})
+		bad := source(plantest.Data("key", "bad"))
+		runSubscene(t, name, append(teams(2, "team-"), bad, foreignObject()), func(t *testing.T, s scene) {
+			s.delay(on(20*time.Second, request("get", "configmaps", "team-000")))
+			time.Sleep(time.Hour)
+			s.remove("team-000")
+			began := s.Count("get", "configmaps", "team-000")
+			s.within(2*time.Minute, "read", func() bool { return s.Count("get", "configmaps", "team-000") > began })
+			stop(s)
+			time.Sleep(25 * time.Second)
+			synctest.Wait()
+			if cm := s.get("team-000"); cm != nil && cm.Data["key"] == "bad" {
+				t.Errorf("got %v, created 20 s after the source has stopped that", cm)
+			}
 		})
 	}
 }

@@ -122,9 +122,7 @@ func TestSourcesAreCounted(t *testing.T) {
 		bytes := float64(len("key")+len("value")+len("bin")+2) + float64(len("key")+len("value"))
 		for metric, want := range map[string]float64{"mirror_sources": 2, "mirror_invalid_sources": 1,
 			"mirror_source_bytes": bytes} {
-			if got := s.metric(metric); got != want {
-				t.Errorf("got %s %v, want %v", metric, got, want)
-			}
+			s.wantMetric(want, metric)
 		}
 	})
 }

@@ -55,45 +55,41 @@ func (d *diary) onEvent(f func(Event) error) {
 	d.receives = f
 }
 
-// countEvents returns how many events had this reason.
-func (d *diary) countEvents(reason string) int { return len(d.notesOf(reason)) }
-
-// notesOf returns the notes of the events with this reason.
-func (d *diary) notesOf(reason string) (notes []string) {
+// eventsThat returns the events that match.
+func (d *diary) eventsThat(matches func(Event) bool) (all []Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, e := range d.events {
-		if e.Reason == reason {
-			notes = append(notes, e.Note)
+		if matches(e) {
+			all = append(all, e)
 		}
+	}
+	return all
+}
+
+// notesOf returns the notes of the events with this reason.
+func (d *diary) notesOf(reason string) (notes []string) {
+	for _, e := range d.eventsThat(func(e Event) bool { return e.Reason == reason }) {
+		notes = append(notes, e.Note)
 	}
 	return notes
 }
+
+// countEvents returns how many events had this reason.
+func (d *diary) countEvents(reason string) int { return len(d.notesOf(reason)) }
 
 // lastEvent returns the last event with this reason.
 func (s scene) lastEvent(reason string) (last Event) {
 	s.t.Helper()
 	synctest.Wait()
-	s.diary.mu.Lock()
-	defer s.diary.mu.Unlock()
-	for _, e := range s.events {
-		if e.Reason == reason {
-			last = e
-		}
+	for _, e := range s.eventsThat(func(e Event) bool { return e.Reason == reason }) {
+		last = e
 	}
 	return last
 }
 
-// reasons returns the reasons of all events.
-func (d *diary) reasons() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var reasons []string
-	for _, e := range d.events {
-		reasons = append(reasons, e.Reason)
-	}
-	return strings.Join(reasons, " ")
-}
+// lastNote returns the note of the last event with this reason.
+func (s scene) lastNote(reason string) string { return s.lastEvent(reason).Note }
 
 // scene is a controller that runs, the API server that it runs on, and the events that it records. Its methods act for
 // other clients: they have no hooks.
@@ -127,7 +123,14 @@ func runSceneWith(t *testing.T, objects []runtime.Object, edit func(*Options), f
 // runSubscene runs a scene as a subtest.
 func runSubscene(t *testing.T, name string, objects []runtime.Object, f func(*testing.T, scene)) {
 	t.Helper()
-	t.Run(name, func(t *testing.T) { runScene(t, objects, f) })
+	runSubsceneWith(t, name, objects, func(*Options) {}, f)
+}
+
+// runSubsceneWith is runSubscene with other options.
+func runSubsceneWith(t *testing.T, name string, objects []runtime.Object, edit func(*Options),
+	f func(*testing.T, scene)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { runSceneWith(t, objects, edit, f) })
 }
 
 // newScene returns a scene whose controller does not run yet.
@@ -289,6 +292,73 @@ func (s scene) metric(name string, labels ...string) float64 {
 		}
 	}
 	return -1
+}
+
+// wantMetric fails the test unless the metric with this name and the values of these labels has this value.
+func (s scene) wantMetric(want float64, name string, labels ...string) {
+	s.t.Helper()
+	synctest.Wait()
+	if got := s.metric(name, labels...); got != want {
+		s.t.Errorf("got %s %q %v, want %v", name, labels, got, want)
+	}
+}
+
+// wantCopies fails the test unless so many copies of settings with this value are in the namespaces with this prefix.
+func (s scene) wantCopies(want int, prefix, value string) {
+	s.t.Helper()
+	synctest.Wait()
+	if got := s.countCopies(prefix, value); got != want {
+		s.t.Errorf("got %d copies with %q in %s*, want %d", got, value, prefix, want)
+	}
+}
+
+// countWrites returns how many writes came in namespaces with this prefix.
+func (s scene) countWrites(prefix string) int {
+	return s.CountAll(prefix, "create", "update", "patch", "delete")
+}
+
+// wantWrites fails the test unless so many writes came in namespaces with this prefix.
+func (s scene) wantWrites(want int, prefix string) {
+	s.t.Helper()
+	synctest.Wait()
+	if got := s.countWrites(prefix); got != want {
+		s.t.Errorf("got %d writes in %s*, want %d", got, prefix, want)
+	}
+}
+
+// wantEventCount fails the test unless so many events had this reason.
+func (s scene) wantEventCount(want int, reason string) {
+	s.t.Helper()
+	synctest.Wait()
+	if got := s.notesOf(reason); len(got) != want {
+		s.t.Errorf("got %d events %s, want %d: %q", len(got), reason, want, got)
+	}
+}
+
+// wantNote fails the test unless the note of the last event with this reason has all of these parts.
+func (s scene) wantNote(reason string, parts ...string) {
+	s.t.Helper()
+	got := s.lastNote(reason)
+	for _, part := range parts {
+		if !strings.Contains(got, part) {
+			s.t.Errorf("got event %s %q, want in it %q", reason, got, part)
+		}
+	}
+}
+
+// wantWholeNote fails the test unless this is the whole note of the last event with this reason.
+func (s scene) wantWholeNote(reason, want string) {
+	s.t.Helper()
+	if got := s.lastNote(reason); got != want {
+		s.t.Errorf("got event %s %q, want %q", reason, got, want)
+	}
+}
+
+// wantMirrored fails the test unless the last event Mirrored is about the present version of platform/settings, and
+// about these targets, such as "2 namespaces".
+func (s scene) wantMirrored(targets string) {
+	s.t.Helper()
+	s.wantWholeNote(plan.ReasonMirrored, fmt.Sprintf("Synced version %s to %s", s.version(), targets))
 }
 
 // wantCopy fails the test unless a copy of platform/settings with this value is in the namespace.

@@ -15,54 +15,41 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// narrowings are flags that were changed by mistake so that they rule out all copies in team-*.
-var narrowings = map[string]struct {
-	edit func(*Options)
-	why  string
-}{
-	"--namespace-prefix": {func(o *Options) { o.NamespacePrefixes = []string{"tema-"} },
-		"--namespace-prefix does not allow the namespace"},
-	"--exclude-namespace": {func(o *Options) { o.ExcludeNamespaces = []string{"team-*"} },
-		"--exclude-namespace names the namespace"},
-	"--source-namespace": {func(o *Options) { o.SourceNamespaces = []string{"platfrom"} },
-		"--source-namespace does not allow the source"},
-	"--namespace-selector": {func(o *Options) { o.NamespaceSelector = "tier" },
-		"--namespace-selector does not match the namespace"},
-}
-
 // TestC17NarrowedFlags starts a controller whose flags have a typing error: nothing is deleted or rewritten, and each
 // source's ConfigMap has one Warning. With --prune the same copies go after the grace. Cases C14 and C56.
 func TestC17NarrowedFlags(t *testing.T) {
-	for flag, tc := range narrowings {
+	for flag, tc := range map[string]struct {
+		edit func(*Options)
+		why  string
+	}{
+		"--namespace-prefix": {func(o *Options) { o.NamespacePrefixes = []string{"tema-"} },
+			"--namespace-prefix does not allow the namespace"},
+		"--exclude-namespace": {func(o *Options) { o.ExcludeNamespaces = []string{"team-*"} },
+			"--exclude-namespace names the namespace"},
+		"--source-namespace": {func(o *Options) { o.SourceNamespaces = []string{"platfrom"} },
+			"--source-namespace does not allow the source"},
+		"--namespace-selector": {func(o *Options) { o.NamespaceSelector = "tier" },
+			"--namespace-selector does not match the namespace"},
+	} {
 		for _, n := range []int{3, 300} {
 			for _, prune := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, %d copies, prune %v", flag, n, prune), func(t *testing.T) {
-					edit := func(o *Options) {
-						tc.edit(o)
-						o.Prune, o.DeletionGrace, o.ResyncPeriod = prune, time.Minute, 2*time.Hour
+				edit := func(o *Options) {
+					tc.edit(o)
+					o.Prune, o.DeletionGrace, o.ResyncPeriod = prune, time.Minute, 2*time.Hour
+				}
+				name := fmt.Sprintf("%s, %d copies, prune %v", flag, n, prune)
+				runSubsceneWith(t, name, mirroredInto(n), edit, func(t *testing.T, s scene) {
+					time.Sleep(59 * time.Second)
+					s.wantWrites(0, "") // within the grace
+					time.Sleep(time.Hour)
+					if prune {
+						s.wantNone("team-000")
+						return
 					}
-					runSceneWith(t, mirroredInto(n), edit, func(t *testing.T, s scene) {
-						time.Sleep(59 * time.Second)
-						if writes := s.CountAll("", "create", "update", "delete"); writes > 0 {
-							t.Errorf("got %d writes within the grace, want none", writes)
-						}
-						time.Sleep(time.Hour)
-						if prune {
-							s.wantNone("team-000")
-							return
-						}
-						if writes := s.CountAll("", "create", "update", "delete"); writes > 0 {
-							t.Errorf("got %d writes, want none", writes)
-						}
-						got := s.notesOf(plan.ReasonOutOfScope)
-						want := fmt.Sprintf("Copies in %d namespaces (team-000", n)
-						if len(got) != 1 || !strings.HasPrefix(got[0], want) || !strings.Contains(got[0], tc.why) {
-							t.Errorf("got events %q, want one that begins with %q", got, want)
-						}
-						if got := s.metric("mirror_copies", "out_of_scope"); got != float64(n) {
-							t.Errorf("got %v copies out of scope, want %d", got, n)
-						}
-					})
+					s.wantWrites(0, "")
+					s.wantNote(plan.ReasonOutOfScope, fmt.Sprintf("Copies in %d namespaces (team-000", n), tc.why)
+					s.wantEventCount(1, plan.ReasonOutOfScope)
+					s.wantMetric(float64(n), "mirror_copies", "out_of_scope")
 				})
 			}
 		}
@@ -92,16 +79,13 @@ func TestC65ScopeComesBack(t *testing.T) {
 			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i)))
 		}
 		time.Sleep(time.Minute)
-		if got, n := s.metric("mirror_copies", "out_of_scope"), s.countCopies("team-", "value"); got != 300 || n != 300 {
-			t.Errorf("got %v copies out of scope and %d there, want 300", got, n)
-		}
+		s.wantMetric(300, "mirror_copies", "out_of_scope")
+		s.wantCopies(300, "team-", "value")
 		for i := range 300 {
 			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i), "tier", "gold"))
 		}
 		time.Sleep(time.Minute)
-		if got := s.metric("mirror_copies", "synced"); got != 300 {
-			t.Errorf("got %v copies in sync, want 300", got)
-		}
+		s.wantMetric(300, "mirror_copies", "synced")
 		for _, note := range s.notesOf(plan.ReasonOutOfScope) {
 			if strings.Contains(note, "unchanged: .") {
 				t.Errorf("got event %q", note)
