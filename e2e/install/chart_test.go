@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -80,23 +79,11 @@ func (w *charted) advice(line string) string {
 	notes := w.run("get", "notes", w.Namespace)
 	_, below, found := strings.Cut(notes, "\n"+line)
 	_, below, _ = strings.Cut(below, "\n\n")
-	if commands, _, _ := strings.Cut(below, "\n\n"); found && strings.Contains(commands, "kubectl ") {
+	if commands, _, _ := strings.Cut(below, "\n\n"); found {
 		return commands
 	}
 	w.Fatalf("the notes have no commands below %q:\n%s", line, notes)
 	return ""
-}
-
-// waitConfined waits until the self-test in the notes is refused as they say.
-func (w *charted) waitConfined() {
-	w.Helper()
-	w.Until("the self-test is refused", func() error {
-		out, err := w.Cluster.Shell(w.Context(), w.advice("See that the controller is confined")).CombinedOutput()
-		if refusal := suite.Refusal + w.FullName + "-confined'"; err == nil || !strings.Contains(string(out), refusal) {
-			return fmt.Errorf("the answer is %s (%v)", out, err)
-		}
-		return nil
-	})
 }
 
 // TestChartInstalls installs the chart, changes its values, runs the controller as its Deployment does and the test as
@@ -109,7 +96,6 @@ func TestChartInstalls(t *testing.T) {
 	w.run("upgrade", w.Namespace, suite.Deployed("chart"), "--reuse-values",
 		"--set=namespacePrefixes={"+w.Prefix+",none-}", "--set=sourceNamespaces={"+w.Home+"},serviceAccount.name=theirs",
 		"--set=deletionGrace=1s")
-	w.waitConfined()
 	p := w.Start()
 	w.testAsTheChart()
 	policies.Sh(w.World, w.advice("Publish a first source"))
@@ -137,23 +123,18 @@ func (w *charted) testAsTheChart() {
 	if err := errors.Join(err1, err2); err != nil || len(pods) != 1 {
 		w.Fatalf("%d Pods: %v", len(pods), err)
 	}
-	account, args := pods[0].Spec.ServiceAccountName, pods[0].Spec.Containers[0].Args
-	want := []string{"check", "--controller=" + w.Namespace + "/" + w.FullName, "--confined=true", "--publishers=true"}
-	if !slices.Equal(args, want) {
-		w.Fatalf("the arguments are %q, want %q", args, want)
+	if got, want := w.advice("Check the installation"), "  helm test "+w.Namespace+" --namespace "+w.Namespace; got != want {
+		w.Errorf("the notes have %q, want %q", got, want)
 	}
-	kubeconfig, err := w.Cluster.ServiceAccountKubeconfig(w.Context(), w.Namespace, account)
-	if err != nil {
-		w.Fatal(err)
-	}
+	pod := pods[0].Spec
 	mark := w.AuditMark()
-	w.ExpectChecked(kubeconfig, strings.Join(args[2:], " "), 0, "probe/copy  ok", "6 ok, 0 to do, 0 not checked.")
+	w.ExpectPodChecks(pod)
 	all, _, err := w.Cluster.Audit().Since(mark)
 	if err != nil {
 		w.Fatal(err)
 	}
 	all = slices.DeleteFunc(all, func(e cluster.Event) bool {
-		return e.User.Username != cluster.ServiceAccountUser(w.Namespace, account)
+		return e.User.Username != cluster.ServiceAccountUser(w.Namespace, pod.ServiceAccountName)
 	})
 	for _, e := range all {
 		if e.As.Username == "" && e.Response.Code >= 400 { // what the controller is refused is what check asks for

@@ -58,7 +58,7 @@ var (
 	monitored = []string{`serviceMonitor={"enabled":true}`, `prometheusRule={"enabled":true}`,
 		`dashboard={"enabled":true}`}
 	everything = append([]string{teams, "replicaCount=2", `networkPolicy={"enabled":true}`,
-		`admissionPolicy={"protectCopies":true}`, "viewer.create=true"}, monitored...)
+		`admissionPolicy={"protectCopies":true}`, "viewer.create=true", "check.enabled=true"}, monitored...)
 )
 
 // nameLabel is on everything.

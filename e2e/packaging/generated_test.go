@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
@@ -50,6 +52,7 @@ var copies = map[string]string{
 var kustomized = []struct {
 	file, template, only string
 	values               []string
+	anyName              bool // its permissions are for any name in the namespace
 }{
 	{file: "base/serviceaccount.yaml", template: "serviceaccount"},
 	{file: "base/rbac.yaml", template: "rbac", values: []string{off}},
@@ -63,10 +66,16 @@ var kustomized = []struct {
 		values: monitored},
 	{file: "components/network-policy/networkpolicy.yaml", template: "networkpolicy",
 		values: []string{`networkPolicy={"enabled":true}`}},
+	// kustomize changes no name within a role, and nothing else is in the namespace.
+	{file: "components/check/check.yaml", template: "check", anyName: true,
+		values: []string{`check={"enabled":true}`, `image={"repository":"mirror-controller","tag":"dev"}`}},
 }
 
 // sameGrace is the default of the program, which the base has. That of the chart is longer.
 const sameGrace = `deletionGrace="1s"`
+
+// names are those for which a permission is.
+var names = regexp.MustCompile(`(?m)^ +resourceNames: .*\n`)
 
 // byHelm are the labels that a chart has by convention, and a kustomization has no reason to have.
 var byHelm = regexp.MustCompile(`(?m)^ +(app\.kubernetes\.io/(managed-by|instance|version)|helm\.sh/chart): .*\n`)
@@ -83,8 +92,12 @@ func TestGeneratedKustomizations(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", k.file, err, out)
 		}
+		rendered := byHelm.ReplaceAllString(string(out), "")
+		if k.anyName {
+			rendered = names.ReplaceAllString(rendered, "")
+		}
 		var objects []string
-		for object := range strings.SplitSeq(byHelm.ReplaceAllString(string(out), ""), "---\n") {
+		for object := range strings.SplitSeq(rendered, "---\n") {
 			if _, content, _ := strings.Cut(object, ".yaml\n"); strings.Contains(content, k.only+"\n") { // behind its source
 				objects = append(objects, strings.TrimSpace(content)+"\n")
 			}
@@ -117,6 +130,22 @@ func TestGeneratedCopies(t *testing.T) {
 	}
 	if have, err := os.ReadDir(filepath.Join(deploy, "chart/files")); len(have) != len(copies) {
 		t.Errorf("chart/files has %v, want the copies alone (%v)", have, err)
+	}
+}
+
+// TestCheckExpectsTheComponents renders the CronJob of the example without and with the policy for protected copies.
+func TestCheckExpectsTheComponents(t *testing.T) {
+	const check, protect = "# - ../components/check", "# - ../components/protect-copies"
+	for lines, want := range map[string]bool{check: false, check + "\n" + protect: true} {
+		m := overlay.Render(t, map[string]string{"top": overlay.Example(lines, strings.ReplaceAll(lines, "# - ../", "- ../deploy/"))})
+		jobs, err := shipped.OfKind[batchv1.CronJob](m, "CronJob")
+		if err != nil || len(jobs) != 1 {
+			t.Fatalf("%d CronJobs, want 1: %v", len(jobs), err)
+		}
+		args := jobs[0].Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args
+		if got := slices.Index(args, "--protect-copies") > slices.Index(args, "--protect-copies=false"); got != want {
+			t.Errorf("with %s the arguments are %q", lines, args)
+		}
 	}
 }
 

@@ -287,7 +287,7 @@ var renderings = map[string]rendering{
 		want: parts{"Pod": {
 			`"image":"r.example/m:v1","imagePullPolicy":"Always"`,
 			`"imagePullSecrets":[{"name":"pull"}],"nodeSelector":{"disk":"fast",`,
-			`"serviceAccountName":"mirror-controller-check","tolerations":[{"key":"spot"}]`,
+			`"serviceAccountName":"mirror-controller-test","tolerations":[{"key":"spot"}]`,
 			`"` + nameLabel + `":"mirror-controller-check"`}}},
 	"labels on all": {values: []string{`commonLabels={"cost":"1","` + nameLabel + `":"other"}`}, lacks: `"other"`,
 		want: parts{"Deployment": {`"cost":"1"`}, "ServiceAccount": {`"cost":"1"`}, "ClusterRole": {`"cost":"1"`},

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/overlay"
 	"github.com/mirror-controller/mirror-controller/e2e/policies"
@@ -16,19 +17,19 @@ import (
 
 // installChecked installs a kustomization above the shipped one, and runs its controller. Its policies have a label of
 // their own, so that they judge nobody else.
-func installChecked(t *testing.T) (*Installed, *shipped.Process) {
+func installChecked(t *testing.T, components ...string) (*Installed, *shipped.Process) {
 	t.Helper()
 	w := NewInstalled(t, "checked", "a")
-	relabel := func(kind, path string) string {
+	relabel := func(target, path string) string {
 		path += "/" + strings.ReplaceAll(suite.InstallationLabel, "/", "~1") + ", value: " + w.FullName
-		return "- target: {kind: " + kind + "}\n  patch: |\n    - {op: replace, path: " + path + "}\n"
+		return "- target: {" + target + "}\n  patch: |\n    - {op: replace, path: " + path + "}\n"
 	}
 	dir := overlay.Dir(t, map[string]string{"top": overlay.Above("deploy/default",
 		"namespace: "+w.Namespace+"\nnamePrefix: "+w.Namespace+"-\npatches:\n"+
-			relabel("ClusterRoleBinding", "/metadata/labels")+
-			relabel("ValidatingAdmissionPolicyBinding", "/spec/paramRef/selector/matchLabels")+
+			relabel("kind: ClusterRoleBinding, name: mirror-controller", "/metadata/labels")+
+			relabel("kind: ValidatingAdmissionPolicyBinding", "/spec/paramRef/selector/matchLabels")+
 			overlay.SetPrefix(w.Prefix+",dev-")+overlay.AddFlag("mirror-label", w.Label)+
-			overlay.AddFlag("instance", w.Instance))})
+			overlay.AddFlag("instance", w.Instance), components...)})
 	policies.Sh(w.World, "kubectl apply -k "+dir+"/top")
 	return w, w.Start()
 }
@@ -112,8 +113,19 @@ func TestKubectlCheckOfReader(t *testing.T) {
 		if v, err := w.Admin.Discovery().ServerVersion(); err == nil && v.Minor == "35" && test.name == "narrow" {
 			continue
 		}
-		w.ExpectChecked(newPerson(w.World, test.name, test.rules...).kubeconfig, "", test.code, test.lines...)
+		w.as(newPerson(w.World, test.name, test.rules...).kubeconfig).says(test.code, "check", test.lines...)
 	}
+}
+
+// TestKubectlCheckOfCronJob runs what the CronJob of component check runs, as its account.
+func TestKubectlCheckOfCronJob(t *testing.T) {
+	t.Parallel()
+	w, _ := installChecked(t, "check")
+	job, err := w.Admin.BatchV1().CronJobs(w.Namespace).Get(w.Context(), w.FullName+"-check", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.ExpectPodChecks(job.Spec.JobTemplate.Spec.Template.Spec)
 }
 
 // TestKubectlCheckOfBase checks an installation where publishers are not bound, before anything runs.

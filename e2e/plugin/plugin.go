@@ -3,6 +3,7 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -160,10 +162,23 @@ func (w *Installed) as(kubeconfig string) *user {
 			": " + host, ": mirror-controller-6d4cf56db6-zx8lq"}}
 }
 
-// ExpectChecked fails the test if kubectl mirror check ends otherwise, or does not print one of the texts.
-func (w *Installed) ExpectChecked(kubeconfig, flags string, code int, texts ...string) {
+// ExpectPodChecks fails the test unless the API server takes the Pod into the namespace of the installation, and what it
+// runs finds, as its account, that all is well.
+func (w *Installed) ExpectPodChecks(pod corev1.PodSpec) {
 	w.Helper()
-	w.as(kubeconfig).says(code, "check "+flags, texts...)
+	_, refused := w.Admin.CoreV1().Pods(w.Namespace).Create(w.Context(),
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "check-"}, Spec: pod},
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	kubeconfig, err := w.Cluster.ServiceAccountKubeconfig(w.Context(), w.Namespace, pod.ServiceAccountName)
+	if err := errors.Join(refused, err); err != nil {
+		w.Fatal(err)
+	}
+	command := strings.Join(pod.Containers[0].Args, " ")
+	for _, e := range pod.Containers[0].Env {
+		command = strings.ReplaceAll(command, "$("+e.Name+")", cmp.Or(e.Value, w.Namespace)) // the other is a field of the Pod
+	}
+	account := &user{w: w.World, kubeconfig: kubeconfig}
+	account.says(0, command, "probe/copy  ok", "6 ok, 0 to do, 0 not checked.")
 }
 
 // untilChecked waits until the admin's check prints the texts, as soon as the API server has noticed a change of
