@@ -224,9 +224,9 @@ func TestC55NoTargets(t *testing.T) {
 		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-000, tema-"))
 		time.Sleep(time.Minute)
 		s.wantWholeNote(plan.ReasonNoTargets, "Version "+s.version()+" is not mirrored, because no namespace is a target: "+
-			`the source's annotation mirror-controller.github.io/namespace-prefix="team-000, tema-" rules the namespace out, `+
-			"or the namespace has the label mirror=false. To mirror the source, correct the annotation namespace-prefix; "+
-			"remove that label.")
+			`each that the flags allow is ruled out by the source's annotation `+
+			`mirror-controller.github.io/namespace-prefix="team-000, tema-" or its label mirror=false. `+
+			"To mirror the source, correct the source's annotations or the labels of a namespace.")
 		s.addNamespace("team-003")
 		time.Sleep(time.Minute)
 		s.setNamespace(plantest.Namespace("team-000"))

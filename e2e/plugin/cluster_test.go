@@ -137,9 +137,9 @@ func TestKubectlOfProblems(t *testing.T) {
 	w.WaitEvent(w.Home, "nowhere", "NoTargets")
 	w.Delete(bad, "nowhere")
 	for _, command := range []string{"status", "wait"} {
-		viewer.says(1, command+" platform/nowhere", "platform/nowhere: NoTargets\nno namespace is a target: the source's "+
-			`annotation mirror-controller.github.io/namespace-prefix="nowhere-" rules the namespace out: `+
-			"correct the annotation namespace-prefix\nNoTargets: ")
+		viewer.says(1, command+" platform/nowhere", "platform/nowhere: NoTargets\nno namespace is a target: each that "+
+			`the flags allow is ruled out by the source's annotation mirror-controller.github.io/namespace-prefix="nowhere-": `+
+			"correct the source's annotations\nNoTargets: ")
 	}
 	w.OptOut(plan.OptOutValue, "bad")
 	w.WaitEvent(w.Home, "settings", "Expiring")

@@ -156,12 +156,19 @@ func (r *Rules) ExplainExcluded(s *Source, excluded []Exclusion) (why, remedy st
 		return "the only namespace that is selected, " + s.Key.Namespace + ", is that of the source",
 			exclusions[ExcludedOwn].remedy
 	}
-	var reasons, remedies []string
+	var by, wrong []string
 	for _, e := range excluded {
-		why, remedy := r.Explain(s.unclaimedBy(e))
-		reasons, remedies = append(reasons, why), append(remedies, remedy)
+		if u := s.unclaimedBy(e); u.Annotation != "" {
+			by, wrong = append(by, "the source's annotation "+u.Annotation), []string{"the source's annotations"}
+		} else {
+			by = append(by, "its label "+r.label+"="+OptOutValue)
+		}
 	}
-	return strings.Join(reasons, ", or "), strings.Join(remedies, "; ")
+	if !slices.Equal(excluded, []Exclusion{ExcludedByPrefix}) {
+		wrong = append(wrong, "the labels of a namespace")
+	}
+	why = "each that the flags allow is ruled out by " + strings.Join(by, " or ")
+	return why, "correct " + strings.Join(wrong, " or ")
 }
 
 // WithoutTarget says why the flags allow none of the namespaces; empty if they allow one.

@@ -93,12 +93,18 @@ func TestC55ExplainExcluded(t *testing.T) {
 		"the flags allow none": {plantest.Source("other", "s"), []*corev1.Namespace{other},
 			"no namespace begins with team-, apart from those that --exclude-namespace names",
 			"create such a namespace, or start the controller with other flags"},
-		"two rules": {plantest.Source("platform", "s", prefix, selector), []*corev1.Namespace{a, b},
-			`the source's annotation mirror-controller.github.io/namespace-prefix="team-a" rules the namespace out, ` +
-				`or the source's annotation mirror-controller.github.io/namespace-selector="tier=gold" does not match ` +
-				"the namespace",
-			"correct the annotation namespace-prefix; correct the annotation namespace-selector, " +
-				"or the labels of the namespace"},
+		"its prefix": {plantest.Source("platform", "s", prefix), []*corev1.Namespace{b},
+			`each that the flags allow is ruled out by the source's annotation ` +
+				`mirror-controller.github.io/namespace-prefix="team-a"`,
+			"correct the source's annotations"},
+		"an opt-out": {plantest.Source("platform", "s"), []*corev1.Namespace{out},
+			"each that the flags allow is ruled out by its label mirror=false", "correct the labels of a namespace"},
+		"three rules": {plantest.Source("platform", "s", prefix, selector),
+			[]*corev1.Namespace{a, b, plantest.Namespace("team-ab", DefaultLabel, OptOutValue)},
+			`each that the flags allow is ruled out by the source's annotation ` +
+				`mirror-controller.github.io/namespace-prefix="team-a" or its label mirror=false or ` +
+				`the source's annotation mirror-controller.github.io/namespace-selector="tier=gold"`,
+			"correct the source's annotations or the labels of a namespace"},
 	} {
 		s := r.ParseSource(test.source)
 		excluded := r.Excluded(s, slices.Values(test.namespaces))

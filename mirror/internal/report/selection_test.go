@@ -53,7 +53,8 @@ func TestSelection(t *testing.T) {
 		{named("late", prefix("team-b,team-c")), 2,
 			"Superseded: Not copied to 2 namespaces (team-b, team-c): source platform/settings of the same name has"},
 		{named("shared", prefix("team-x")), 0,
-			`NoTargets: Version 7 is not mirrored, because no namespace is a target: the source's annotation mirror-`},
+			`NoTargets: Version 7 is not mirrored, because no namespace is a target: each that the flags allow ` +
+				"is ruled out by the source's annotation mirror-"},
 		{named("shared", prefix("Team")), 0, "InvalidAnnotation: "},
 	} {
 		s := &report.Summary{Source: tc.source, Rules: rules}
