@@ -10,44 +10,64 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestReasonOfEachRepair has what may be wrong with a copy, one at a time, and why a copy is re-created.
-func TestReasonOfEachRepair(t *testing.T) {
-	const immutable = "; it is immutable, so it is deleted and created again"
+// TestWhyACopyIsWritten is the table of what another client, or the source, may have done to a copy: the cause of a
+// repair, as metrics have it, and the reason in words.
+func TestWhyACopyIsWritten(t *testing.T) {
+	const edits = "labels or annotations of the copy were edited"
+	const again = "; it is immutable, so it is deleted and created again"
+	r := testRules()
 	src, fixed := plantest.Source("platform", "settings"), plantest.Source("platform", "settings", plantest.Immutable)
-	edited, large := plantest.Data("key", "edited"), plantest.Annotation("theirs", strings.Repeat("x", 200<<10))
-	unmanaged := plantest.Without(ManagedByLabel)
-	before := func(cm *corev1.ConfigMap) {
-		*cm = *plantest.Copy(testRules(), plantest.Source("platform", "settings", plantest.Data("key", "before")), "team-a")
+	changed := plantest.Source("platform", "settings", plantest.Data("key", "changed"))
+	have := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Copy(r, src, "team-a", o...) }
+	edited, unlabelled := plantest.Data("key", "edited"), plantest.Without(DefaultLabel)
+	unmanaged, large := plantest.Without(ManagedByLabel), plantest.Annotation("theirs", strings.Repeat("x", 200<<10))
+	checksum := plantest.Annotation(ChecksumAnnotation, "sha256:00")
+	handedOver := func(o ...plantest.Option) *corev1.ConfigMap {
+		return plantest.ConfigMap("team-a", "settings", append(o, plantest.Annotation(AdoptAnnotation, AdoptValue))...)
 	}
-	handedOver := func(cm *corev1.ConfigMap) {
-		cm.Labels, cm.Annotations, cm.Data = nil, texts{AdoptAnnotation: "true"}, texts{"key": "theirs"}
-	}
-	for _, tc := range []struct {
-		source  *corev1.ConfigMap
-		changes []plantest.Option
-		want    string
+	theirs := plantest.Copy(r, plantest.Source("team-b", "settings"), "team-a")
+	for name, tc := range map[string]struct {
+		source, have  *corev1.ConfigMap
+		wasSynced     bool
+		cause, reason string
 	}{
-		{src, nil, ""},
-		{src, []plantest.Option{edited}, "the copy was edited"},
-		{src, []plantest.Option{plantest.Without("mirror")}, "the copy has lost its label"},
-		{src, []plantest.Option{unmanaged}, "labels or annotations of the copy were edited"},
-		{src, []plantest.Option{before}, "the source has changed"},
-		{src, []plantest.Option{handedOver}, "its owner has handed it over: its data is replaced"},
-		{src, []plantest.Option{handedOver, plantest.Immutable},
-			"its owner has handed it over: its data is replaced" + immutable},
-		{src, []plantest.Option{edited, large}, "the copy was edited"},
-		{src, []plantest.Option{plantest.Immutable}, "the copy was edited" + immutable},
-		{fixed, []plantest.Option{edited, large}, "the copy was edited" + immutable},
-		{fixed, []plantest.Option{unmanaged, large}, "labels or annotations of the copy were edited"},
-		{src, []plantest.Option{plantest.Finalizer, plantest.Deleting},
-			"a copy is there that is being deleted, and its finalizer example.com/keep keeps it"},
+		"a new copy":                    {src, nil, false, "", "there is no copy yet"},
+		"deleted":                       {src, nil, true, "deleted", "there is no copy yet"},
+		"data edited":                   {src, have(edited), false, "edited", "the copy was edited"},
+		"deleted, then created":         {src, have(edited), true, "edited", "the copy was edited"},
+		"edited, with much metadata":    {src, have(edited, large), false, "edited", "the copy was edited"},
+		"C23 made immutable":            {src, have(plantest.Immutable), false, "edited", "the copy was edited" + again},
+		"C08 label removed":             {src, have(unlabelled), false, "unlabelled", "the copy has lost its label"},
+		"label removed and data edited": {src, have(unlabelled, edited), false, "unlabelled", "the copy has lost its label"},
+		"C02 labelled true": {src, have(plantest.Label(DefaultLabel, SourceValue)), false, "unlabelled",
+			"the copy has lost its label"},
+		"other metadata": {src, have(unmanaged), false, "metadata", edits},
+		"immutable, edited": {fixed, plantest.Copy(r, fixed, "team-a", edited, large), false, "edited",
+			"the copy was edited" + again},
+		"immutable, other metadata": {fixed, plantest.Copy(r, fixed, "team-a", unmanaged, large), false, "metadata",
+			edits},
+		"the source changed":              {changed, have(), false, "", "the source has changed"},
+		"edited, then the source changed": {changed, have(edited), false, "edited", "the copy was edited"},
+		"taken over": {src, theirs, false, "",
+			"it is a copy of team-b/settings, whose place the source takes"},
+		"C12 adopted": {src, handedOver(), false, "",
+			"its owner has handed it over: its data is replaced"},
+		"C12 adopted, immutable": {src, handedOver(plantest.Immutable), false, "",
+			"its owner has handed it over: its data is replaced" + again},
+		"C65 checksum edited":          {src, have(checksum), false, "metadata", edits},
+		"C65 data and checksum edited": {src, have(edited, checksum), false, "edited", "the copy was edited"},
 	} {
-		r := testRules()
-		have := stripped(r, plantest.Copy(r, tc.source, "team-a", tc.changes...))
 		v := viewOf(r, tc.source)
-		if got := r.Reason(v, decideAt(r, v, plantest.Namespace("team-a"), have)); got != tc.want {
-			t.Errorf("got %q, want %q", got, tc.want)
+		c := decideAt(r, v, plantest.Namespace("team-a"), stripped(r, tc.have))
+		if got := r.RepairCause(c, tc.wasSynced); c.Op == OpNone || got != tc.cause {
+			t.Errorf("%s: got %v because of %q, want a write because of %q", name, c.Op, got, tc.cause)
 		}
+		if got := r.Reason(v, c); got != tc.reason {
+			t.Errorf("%s: got %q, want %q", name, got, tc.reason)
+		}
+	}
+	if got := r.RepairCause(Change{Op: OpDelete, Have: have()}, true); got != "" {
+		t.Errorf("got %q for a deletion, want no cause", got)
 	}
 }
 
