@@ -159,7 +159,7 @@ func TestMessagesAboutASource(t *testing.T) {
 			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
 			{source(malformed), targets{plan.StateFrozen: {"a"}},
 				[]string{frozen + `mirror-controller.github.io/namespace-prefix|Version 7 is frozen`}},
-			{source(next), targets{synced: {"a"}}, []string{changed + "1 namespace"}},
+			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}}, // the newest message does not hold any more
 			{source(malformed, plantest.Annotation(plan.SelectorAnnotation, "a=b=c")), nil,
 				[]string{frozen + "|namespace-prefix|; annotation mirror-controller.github.io/namespace-selector"}},
 		},
@@ -239,22 +239,6 @@ func TestMessageIsDue(t *testing.T) {
 			if m.Log != tc.logs || again[i].Log {
 				t.Errorf("%s: %s: got it logged %v and %v again, want %v and false", name, m.Reason, m.Log, again[i].Log, tc.logs)
 			}
-		}
-	}
-}
-
-// TestMirroredFollowsTheLastWarning: a Mirrored with an old text is sent again, if the newest message does not hold.
-func TestMirroredFollowsTheLastWarning(t *testing.T) {
-	r, synced := newReporter(), summaryOf(source(), targets{plan.StateSynced: {"a"}})
-	none := summaryOf(source(), nil)
-	none.Selection = selectionOf(source())
-	for i, tc := range []struct {
-		s    *report.Summary
-		want string
-	}{{synced, "Normal Mirrored"}, {none, "Warning NoTargets"}, {synced, "Normal Mirrored"}, {synced, ""}} {
-		got := strings.Join(r.send(report.Spacing, tc.s), " ")
-		if !strings.HasPrefix(got, tc.want) || (got == "") != (tc.want == "") {
-			t.Errorf("step %d: got %q, want %s", i, got, tc.want)
 		}
 	}
 }

@@ -98,23 +98,6 @@ func TestTextsFitAnEvent(t *testing.T) {
 	}
 }
 
-func TestLongTextsAreClippedAtACharacter(t *testing.T) {
-	for name, tc := range map[string]struct{ note, want string }{
-		"nothing":                  {"", ""},
-		"of 1024 bytes":            {strings.Repeat("a", 1024), strings.Repeat("a", 1024)},
-		"of 1025 bytes":            {strings.Repeat("a", 1025), strings.Repeat("a", 1021) + "…"},
-		"cut after one of two":     {strings.Repeat("é", 513), strings.Repeat("é", 510) + "…"},
-		"cut after two of three":   {strings.Repeat("a", 1019) + "…aaaa", strings.Repeat("a", 1019) + "…"},
-		"cut after all of three":   {strings.Repeat("a", 1018) + "…aaaa", strings.Repeat("a", 1018) + "……"},
-		"cut after three of four":  {strings.Repeat("a", 1018) + "😀aaaa", strings.Repeat("a", 1018) + "…"},
-		"characters, but no bytes": {strings.Repeat("a", 1022) + "é", strings.Repeat("a", 1022) + "é"},
-	} {
-		if got := plan.Clip(tc.note, report.MaxNote); got != tc.want {
-			t.Errorf("%s: got %d bytes …%q, want %d bytes", name, len(got), got[max(0, len(got)-12):], len(tc.want))
-		}
-	}
-}
-
 // TestTextOfMirroredHasItsAnnotations: client-go tells events apart by their texts, and never changes annotations.
 func TestTextOfMirroredHasItsAnnotations(t *testing.T) {
 	states := []plan.State{plan.StateSynced, plan.StateHeld, plan.StateFight, plan.StateForeign, plan.StateSuperseded,

@@ -24,8 +24,12 @@ const (
 
 var (
 	errRefused = errors.New("refused")
+	errBroken  = errors.New("the connection was reset")
 	settings   = types.NamespacedName{Namespace: "team-a", Name: "settings"}
 )
+
+// isAnswer reports whether the error of a call, or nil, is an answer of the API server.
+func isAnswer(err error) bool { return !errors.Is(err, errBroken) }
 
 // calls is a queue, and calls that it may cut. The UID of a namespace is its name.
 type calls struct{ *slow.Queue }
@@ -102,6 +106,9 @@ func (q calls) turn(pace slow.Pace, took ...time.Duration) (back []types.Namespa
 func TestOrdinaryCallIsCut(t *testing.T) {
 	type call = func(*slow.Queue, context.Context, types.UID, slow.Pace, func(context.Context) error) error
 	read, write := (*slow.Queue).Read, (*slow.Queue).Write
+	broken := func(q *slow.Queue, ctx context.Context, uid types.UID, pace slow.Pace, _ func(context.Context) error) error {
+		return q.Write(ctx, uid, pace, takes(10*ms, errBroken))
+	}
 	for name, tc := range map[string]struct {
 		average time.Duration
 		other   call          // takes 10 ms
@@ -114,6 +121,7 @@ func TestOrdinaryCallIsCut(t *testing.T) {
 		"another is answered later":         {0, write, slow.Ordinary, 120 * ms, limit + 50*ms},
 		"another was answered before":       {0, write, slow.Ordinary, -20 * ms, 2 * limit},
 		"one in a slow namespace is":        {0, write, slow.Whole, 70 * ms, 2 * limit},
+		"the connection of another breaks":  {0, broken, slow.Ordinary, 20 * ms, 2 * limit},
 		"calls take long, one is answered":  {50 * ms, write, slow.Ordinary, 220 * ms, 400 * ms},
 		"calls take long, none is answered": {50 * ms, write, slow.Ordinary, -20 * ms, 800 * ms},
 		"calls are quick":                   {10 * ms, write, slow.Ordinary, -20 * ms, 2 * limit},
@@ -190,31 +198,6 @@ func TestAverage(t *testing.T) {
 	}
 }
 
-// TestWhichNamespaceIsSlow is the table of calls after which targets wait for turns of their namespace.
-func TestWhichNamespaceIsSlow(t *testing.T) {
-	for name, tc := range map[string]struct {
-		takes  time.Duration
-		result error
-		want   bool
-	}{
-		"in time":            {limit - 1, nil, false},
-		"refused in time":    {limit - 1, errRefused, false},
-		"as long as a cut":   {2*limit - 1, nil, false}, // the API server may be slow
-		"refused after long": {limit, errRefused, true},
-		"cut":                {time.Minute, nil, true},
-	} {
-		run(t, func(t *testing.T, q calls) {
-			_, _ = q.write("a", slow.Ordinary, tc.takes, tc.result)
-			if got := q.isSlow("a"); got != tc.want {
-				t.Errorf("%s: got slow %v, want %v", name, got, tc.want)
-			}
-			if q.isSlow("b") {
-				t.Errorf("%s: got slow a namespace of the same name with another UID", name)
-			}
-		})
-	}
-}
-
 // TestSecondChance: where the last write was quick, a namespace is slow after two ordinary writes in a row that took too
 // long, if another ordinary call was answered between, or after ten seconds. Elsewhere it is slow after one.
 func TestSecondChance(t *testing.T) {
@@ -222,6 +205,8 @@ func TestSecondChance(t *testing.T) {
 	hangs := func(q calls) { q.hang("a", slow.Ordinary) }
 	quick := func(q calls) { _, _ = q.write("a", slow.Ordinary, ms, nil) }
 	refused := func(q calls) { _, _ = q.write("a", slow.Ordinary, limit, errRefused) }
+	inTime := func(q calls) { _, _ = q.write("a", slow.Ordinary, limit-1, errRefused) }
+	succeeds := func(q calls) { _, _ = q.write("a", slow.Ordinary, 2*limit-1, nil) } // the API server may be slow
 	atOnce := func(q calls) { go hangs(q); hangs(q) }
 	other := func(q calls) { _, _ = q.write("b", slow.Ordinary, ms, nil) }
 	otherMeanwhile := func(q calls) {
@@ -235,6 +220,8 @@ func TestSecondChance(t *testing.T) {
 		want  bool // after a cut, a target waits for a turn of the namespace
 	}{
 		"the first call":              {steps{hangs}, true},
+		"the first is refused late":   {steps{refused}, true},
+		"it succeeds late":            {steps{succeeds}, false},
 		"one":                         {steps{quick, hangs}, false},
 		"two":                         {steps{quick, hangs, other, hangs}, true},
 		"two, and no answer between":  {steps{quick, hangs, hangs, hangs}, false},
@@ -244,6 +231,7 @@ func TestSecondChance(t *testing.T) {
 		"two at once":                 {steps{quick, atOnce}, false},
 		"two at once, one after them": {steps{quick, atOnce, other, hangs}, true},
 		"one refused late, one cut":   {steps{quick, refused, other, hangs}, true},
+		"one refused in time":         {steps{quick, inTime, other, inTime}, false},
 		"a quick one between":         {steps{quick, hangs, quick, hangs}, false},
 		"the watch shows the first":   {steps{quick, hangs, written, other, hangs}, false},
 		"the first in another":        {steps{quick, func(q calls) { q.hang("b", slow.Ordinary) }, hangs}, false},
@@ -483,19 +471,4 @@ func TestErrorsOfACallAreNotLogged(t *testing.T) {
 		!strings.Contains(logged, "news") {
 		t.Errorf("got error %v and the log %q, want the error returned and only news logged", err, logged)
 	}
-}
-
-// isAnswer says of the errors of these tests which are answers of the API server.
-func isAnswer(err error) bool { return err == nil || err.Error() != "connection refused" }
-
-// TestBrokenConnectionIsNoAnswer: an ordinary call that has no answer cuts no other one before twice the limit.
-func TestBrokenConnectionIsNoAnswer(t *testing.T) {
-	run(t, func(t *testing.T, q calls) {
-		time.AfterFunc(20*ms, func() {
-			_ = q.Write(context.Background(), "b", slow.Ordinary, takes(10*ms, errors.New("connection refused")))
-		})
-		if got := q.hang("a", slow.Ordinary); got != 2*limit {
-			t.Errorf("got a cut after %v, want %v", got, 2*limit)
-		}
-	})
 }
