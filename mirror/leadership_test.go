@@ -107,43 +107,37 @@ func TestC35StopBeforeTheCachesAreFilled(t *testing.T) {
 	})
 }
 
-// TestC35LossEndsWritesInFlight at once, and not when they time out.
-func TestC35LossEndsWritesInFlight(t *testing.T) {
-	runStandby(t, append(teams(100, "team-"), source()), func(t *testing.T, r *term) {
-		r.hang(on(true, creates))
-		r.lead()
-		if want := r.controller.opts.ConcurrentWrites; int(r.Hung.Load()) != want {
-			t.Errorf("got %d writes in flight, want %d", r.Hung.Load(), want)
-		}
-		r.lose()
-		if took := r.ends(ErrLeadershipLost); took > 0 {
-			t.Errorf("the end took %v", took)
-		}
-	})
-}
-
 // TestC35StopLetsWritesEnd: a write that is cut may have happened or not. No other write begins, and the
-// lease is given back when the last one has ended.
+// lease is given back when the last one has ended. The loss of the lease ends writes at once.
 func TestC35StopLetsWritesEnd(t *testing.T) {
-	for name, takes := range map[string]time.Duration{"slow": 10 * time.Second, "until it times out": time.Hour} {
+	for name, tc := range map[string]struct {
+		takes, ends time.Duration
+		err         error
+		copies      int
+	}{
+		"slow":                         {takes: 10 * time.Second, ends: 10 * time.Second, copies: 32},
+		"until they time out":          {takes: time.Hour, ends: requestTimeout},
+		"cut by the loss of the lease": {takes: time.Hour, err: ErrLeadershipLost},
+	} {
 		t.Run(name, func(t *testing.T) {
 			runStandby(t, append(teams(40, "team-"), source()), func(t *testing.T, r *term) {
-				r.delay(on(takes, creates))
+				r.delay(on(tc.takes, creates))
 				r.lead()
-				begun := r.CountAll("team-", "create")
-				r.stop()
-				took := r.ends(nil)
-				if want := min(takes, requestTimeout); took != want {
-					t.Errorf("the end took %v, want %v", took, want)
+				r.wantWrites(32, "team-") // as many as the flag allows
+				if tc.err == nil {
+					r.stop()
+				} else {
+					r.lose()
 				}
-				if n := r.CountAll("team-", "create"); n != begun || n == 0 {
-					t.Errorf("got %d writes, want no more than the %d before the stop", n, begun)
+				if took := r.ends(tc.err); took != tc.ends {
+					t.Errorf("the end took %v, want %v", took, tc.ends)
 				}
-				if takes < requestTimeout && r.countCopies("team-", "value") != begun {
-					t.Errorf("got %d copies, want those of all %d writes", r.countCopies("team-", "value"), begun)
+				if tc.err == nil { // else calls begin with a context that has ended
+					r.wantWrites(32, "team-")
 				}
-				if len(r.resigned) != 1 || time.Since(r.resigned[0]) != 0 {
-					t.Errorf("resigned at %v, want once, after the last write", r.resigned)
+				r.wantCopies(tc.copies, "team-", "value")
+				if resigned := slices.Equal(r.resigned, []time.Time{time.Now()}); resigned != (tc.err == nil) {
+					t.Errorf("resigned at %v, want once, after the last write, and not after a loss", r.resigned)
 				}
 			})
 		})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
@@ -106,6 +107,7 @@ func TestDecideAtATarget(t *testing.T) {
 		"expires":           {unclaimedFor(3 * s), remove, false, 7 * s, plan.StateExpiring, ""},
 		"the grace is over": {unclaimedFor(grace), remove, true, 0, plan.StateExpiring, ""},
 		"a deletion failed": {late, remove, false, 7 * s, plan.StateExpiring, ""},
+		"refused before":    {twice, remove, true, 0, plan.StateExpiring, ""},
 
 		"a ninth repair":             {fought(blue, 8, 0), update, true, 0, plan.StatePending, ""},
 		"a tenth repair":             {fought(blue, 9, 0), update, false, s, plan.StateFight, ""},
@@ -228,6 +230,9 @@ func TestFailuresOfATarget(t *testing.T) {
 		"two refusals": {{outcome.Rejected, refusal, s, 1 * s, none}, {outcome.Rejected, refusal, s, 2 * s, rejected},
 			{outcome.Unavailable, errAway, s, 200 * ms, rejected}, {outcome.Foreign, nil, s, 8 * s, foreign},
 			{outcome.Unavailable, errAway, s, 800 * ms, foreign}, {outcome.Conflict, refusal, s, 1600 * ms, none}},
+		"refusals around no answer": {
+			{outcome.Rejected, refusal, s, 1 * s, none}, {outcome.Rejected, refusal, s, 2 * s, rejected},
+			{outcome.Unavailable, errAway, s, 200 * ms, rejected}, {outcome.Rejected, refusal, s, 8 * s, rejected}},
 		"a refusal that passes": {{outcome.Rejected, refusal, s, 1 * s, none},
 			{outcome.Conflict, refusal, s, 100 * ms, none}},
 		"a refusal in 10 s":      {{outcome.Rejected, refusal, 10 * s, 1 * s, rejected}},
@@ -259,21 +264,26 @@ func TestFailuresOfATarget(t *testing.T) {
 }
 
 // TestAlteredStaysRejected: while the object is there that admission made of our own write, the reason is admission,
-// and nobody is advised to hand it over. Another object is foreign. Case C68.
+// and nobody is advised to hand it over. Another object is in the way, and so is this one while it is being deleted.
+// Case C68.
 func TestAlteredStaysRejected(t *testing.T) {
 	blue, made := parsed(sourceIn("platform")), plantest.ConfigMap("team-a", "settings")
 	known := target{}
 	known.failed(&result{change: plan.Change{Op: plan.OpCreate, Source: blue, Owner: blue.Key}, outcome: outcome.Rejected,
 		err: outcome.ErrAltered, note: "altered", made: made, began: epoch}, plan.Target{}, epoch)
 	foreign := plan.Change{Source: blue, Owner: blue.Key, State: plan.StateForeign, Note: "theirs", Adoptable: true}
-	for uid, want := range map[types.UID]standing{
-		made.UID: {state: plan.StateRejected, owner: blue.Key, note: "altered"},
-		"other":  {plan.StateForeign, blue.Key, "theirs", true},
+	inTheWay := standing{plan.StateForeign, blue.Key, "theirs", true}
+	for name, tc := range map[string]struct {
+		change plantest.Option
+		want   standing
+	}{
+		"the same":      {func(*corev1.ConfigMap) {}, standing{state: plan.StateRejected, owner: blue.Key, note: "altered"}},
+		"being deleted": {plantest.Deleting, inTheWay},
+		"another":       {func(cm *corev1.ConfigMap) { cm.UID = "other" }, inTheWay},
 	} {
-		have, copied := plantest.ConfigMap("team-a", "settings"), known
-		have.UID = uid
-		if copied.next(plan.Target{Have: have}, foreign, "9", 0, epoch.Add(time.Hour)); copied.standing != want {
-			t.Errorf("object %s: got %+v, want %+v", uid, copied.standing, want)
+		have, copied := plantest.ConfigMap("team-a", "settings", tc.change), known
+		if copied.next(plan.Target{Have: have}, foreign, "9", 0, epoch.Add(time.Hour)); copied.standing != tc.want {
+			t.Errorf("%s: got %+v, want %+v", name, copied.standing, tc.want)
 		}
 	}
 }
@@ -364,30 +374,6 @@ func TestPlainTargetsAreShared(t *testing.T) {
 	})
 }
 
-// TestExpiringAfterARefusal: a copy whose last update was refused, and that no source claims any more, expires.
-func TestExpiringAfterARefusal(t *testing.T) {
-	blue, have := parsed(sourceIn("platform")), plantest.ConfigMap("team-a", "settings")
-	refused := standing{state: plan.StateRejected, owner: blue.Key, note: "quota"}
-	known := failing(blue, outcome.Rejected, 2, time.Second, refused)
-	remove := plan.Change{Op: plan.OpDelete, Have: have, State: plan.StateExpiring, Owner: blue.Key}
-	if known.next(plan.Target{Have: have}, remove, "9", 0, epoch); known.state != plan.StateExpiring {
-		t.Errorf("got %+v, want expiring", known.standing)
-	}
-}
-
-// TestRefusalAfterNoAnswer: no answer says nothing about the target, so the refusals before and after are in a row.
-func TestRefusalAfterNoAnswer(t *testing.T) {
-	blue, have := parsed(sourceIn("platform")), plantest.ConfigMap("team-a", "settings")
-	known := target{}
-	for i, o := range []outcome.Outcome{outcome.Rejected, outcome.Rejected, outcome.Unavailable, outcome.Rejected} {
-		known.failed(&result{change: plan.Change{Op: plan.OpUpdate, Source: blue, Owner: blue.Key}, outcome: o,
-			err: errors.New("quota"), began: epoch}, plan.Target{Have: have}, epoch)
-		if i > 0 && known.retry.shown.state != plan.StateRejected {
-			t.Errorf("failure %d, %v: got %+v, want rejected", i+1, o, known.retry.shown)
-		}
-	}
-}
-
 // TestEventUnsettles: an event about a copy in sync, or its namespace, has the target pending until its reconcile.
 func TestEventUnsettles(t *testing.T) {
 	runScene(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
@@ -400,15 +386,4 @@ func TestEventUnsettles(t *testing.T) {
 			t.Errorf("got reconcile %v, and %d targets pending, want 2", reconcile, n.pending)
 		}
 	})
-}
-
-// TestC68MadeObjectIsDeleted: what admission made of our write is in the way once it is being deleted.
-func TestC68MadeObjectIsDeleted(t *testing.T) {
-	known, have := target{retry: retry{made: "1"}}, plantest.ConfigMap("team-a", "settings")
-	if have.UID = "1"; !known.made(have) {
-		t.Error("got an object in the way, want one that admission made")
-	}
-	if plantest.Deleting(have); known.made(have) {
-		t.Error("got an object that admission made, want one in the way")
-	}
 }
