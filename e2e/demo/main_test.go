@@ -18,7 +18,7 @@ import (
 
 var durations = regexp.MustCompile(`\b[0-9.]+m?s\b`)
 
-// TestReadmeShowsTheDemo compares the steps that the demo prints, but for times, with the README.
+// TestReadmeShowsTheDemo compares the first steps that the demo prints, but for times, with the README.
 func TestReadmeShowsTheDemo(t *testing.T) {
 	var out bytes.Buffer
 	if err := tell(t.Context(), nil, &out); err != nil {
@@ -27,7 +27,8 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 	_, steps, _ := strings.Cut(out.String(), ".\n\n1. ")
 	steps, _, _ = strings.Cut("1. "+steps, "\nThe controller was asked")
 	got := durations.ReplaceAllString(steps, "TIME")
-	if want := durations.ReplaceAllString(manual.Find(t, "README.md", "1. A tenant").Text, "TIME"); got != want {
+	want := durations.ReplaceAllString(manual.Find(t, "README.md", "1. A tenant").Text, "TIME")
+	if !strings.HasPrefix(got, want+"\n5. ") {
 		t.Errorf("got\n%swant what the README shows\n%s", out.String(), want)
 	}
 }

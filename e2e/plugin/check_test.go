@@ -62,7 +62,12 @@ func TestKubectlCheck(t *testing.T) {
 
 	// A flag was changed, and its annotation was not: writes are refused.
 	w.allow("dev-")
-	w.untilChecked(1, append(strings.Split(shown(t, "check | grep 'to do '"), "\n"), "4 ok, 2 to do, 0 not checked.")...)
+	const follow = ": have the annotations of the ClusterRoleBinding follow the arguments: see deploy/docs/policies.md"
+	w.untilChecked(1, `probe/copy  to do  configmaps "mirror-controller-check" is forbidden: ValidatingAdmissionPolicy `,
+		`mirror-controller may only write to namespaces starting with "dev-" that are not excluded and have not opted out: `+
+			"team-a is not one of them ", follow,
+		"settings  to do  the annotations of ClusterRoleBinding mirror-controller differ from the flags: namespace-prefix is "+
+			`"dev-", and the flag "team-,dev-"`+follow, "4 ok, 2 to do, 0 not checked.")
 	source := w.CreateSource(w.Home, "settings")
 	w.WaitEvent(w.Home, "settings", plan.ReasonWriteFailed)
 	admin.says(1, "status platform/settings", "WriteFailed: ", "may only write to namespaces", "Fix the cause; ")

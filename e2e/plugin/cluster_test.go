@@ -89,8 +89,9 @@ func TestKubectlStatus(t *testing.T) {
 	frozen := w.CreateSource(w.Home, "frozen")
 	viewer := newViewer(w)
 	w.Until("the cluster is read in time", func() error {
-		return viewer.ask("wait platform/frozen --timeout=3s").lacks(1, shown(t, "wait platform/frozen --timeout=3s"),
-			"platform/frozen: Pending, 3 pending\nTimed out after 3s")
+		return viewer.ask("wait platform/frozen --timeout=3s").lacks(1, "platform/frozen: Pending, 3 pending\n"+
+			"TARGET  STATE  REASON\nteam-a  pending  there is no copy yet\nteam-b  pending  there is no copy yet\n"+
+			"team-c  pending  there is no copy yet", "platform/frozen: Pending, 3 pending\nTimed out after 3s")
 	})
 
 	w.Start()
@@ -155,10 +156,11 @@ func TestKubectlPlan(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b", "c", "d")
 	a, b, c, d := w.NS("a"), w.NS("b"), w.NS("c"), w.NS("d")
-	source, gone := w.CreateSource(w.Home, "settings"), w.CreateSource(w.Home, "gone")
+	source := w.CreateSource(w.Home, "settings")
+	gone := w.CreateSource(w.Home, "gone", suite.WithAnnotation(plan.PrefixAnnotation, a))
 	first := w.Start()
 	w.WaitInSync(source, a, b, c, d)
-	w.WaitInSync(gone, a, b, c, d)
+	w.WaitInSync(gone, a)
 	w.Stop(first)
 
 	w.Edit(a, "settings", suite.WithKey("key", "secret"))
@@ -172,7 +174,7 @@ func TestKubectlPlan(t *testing.T) {
 	w.Mark = w.AuditMark()
 	p := w.Start()
 	w.WaitInSync(source, a, b, c)
-	w.WaitGone("gone", a, b, c, d)
+	w.WaitGone("gone", a)
 	w.WaitGone("settings", d)
 	w.Untouched(mine)
 	w.Stop(p)
@@ -254,7 +256,8 @@ func TestKubectlPurge(t *testing.T) {
 	newPerson(w.World, "blind", lists...).says(2, "purge --yes", "cannot check that no controller runs: ")
 	w.Stop(p)
 	w.report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 0 })
-	purger.prints(0, "purge --dry-run", shown(t, "purge --dry-run"))
+	purger.prints(0, "purge --dry-run", "OPERATION  CONFIGMAP  SOURCE\ndelete  team-a/other  platform/other\n"+
+		"delete  team-a/settings  platform/settings\nIn all: delete 2.")
 	elsewhere := w.CreateNamespace("other-"+w.Home, nil).Name
 	theirs := w.Create(elsewhere, "settings", w.MarksOfCopy(a, elsewhere, "settings")...)
 	purger.says(1, "purge", "Nothing was changed. --yes answers the question.")

@@ -118,7 +118,6 @@ func TestPolicies(t *testing.T) {
 	})
 	t.Run("protected", func(t *testing.T) { w.check(t, protected, w.protectedRows()) })
 	t.Run("namespace", w.testNamespaceDeletion)
-	t.Run("self-test of the manual", w.testSelfTest)
 	t.Run("publishers of the manual", w.testManualPublishers)
 	t.Run("command of the refusal", w.testRefusalGrants)
 	w.expectNoWarnings()
