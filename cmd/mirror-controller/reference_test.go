@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -25,26 +24,26 @@ func TestReferenceTables(t *testing.T) {
 	plantest.Section(t, referencePage, "metrics", metricList(t), *update)
 }
 
-// TestReferenceRows: the reference has each event with its type, each key of an annotation, and the metric that the
+// TestReferenceItems: the reference has each event with its type, each key of an annotation, and the metric that the
 // golden file does not have.
-func TestReferenceRows(t *testing.T) {
+func TestReferenceItems(t *testing.T) {
 	text := read(t, referencePage)
-	has := func(pattern string) {
+	has := func(name string) {
 		t.Helper()
-		if !regexp.MustCompile("(?m)^\\|.*" + pattern).MatchString(text) {
-			t.Errorf("the reference has no row for %s", pattern)
+		if !regexp.MustCompile("(?m)^- .*`" + name + "[`=]").MatchString(text) {
+			t.Errorf("the reference has no item for %s", name)
 		}
 	}
+	normal := found(t, referencePage, "(?m)^(.+) are Normal, the others Warnings:$")[0]
 	for _, reason := range found(t, "../../mirror/plan/keys.go", `(?m)^\tReason\w+ += "(\w+)"`) {
-		kind := corev1.EventTypeWarning
-		if reason == plan.ReasonMirrored || reason == plan.ReasonHeld ||
-			reason == plan.ReasonRestored {
-			kind = corev1.EventTypeNormal
+		has(reason)
+		want := slices.Contains([]string{plan.ReasonMirrored, plan.ReasonHeld, plan.ReasonRestored}, reason)
+		if strings.Contains(normal, "`"+reason+"`") != want {
+			t.Errorf("%s: is Normal: %v, and the reference has for these %s", reason, want, normal)
 		}
-		has("`" + reason + "` \\| " + kind + " \\|")
 	}
 	for _, key := range found(t, "../../mirror/plan/keys.go", `(?m)^\t\w+Annotation += Domain \+ "/([a-z-]+)"`) {
-		has("`(mirror-controller\\.github\\.io/)?" + key + "`")
+		has(key)
 	}
 	if name := found(t, "metrics.go", `Name: +"(mirror_\w+)"`)[0]; !strings.Contains(text, "`"+name+"`") {
 		t.Errorf("the reference has no %s", name)

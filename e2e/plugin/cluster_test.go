@@ -102,7 +102,10 @@ func TestKubectlStatus(t *testing.T) {
 	viewer.prints(0, "wait frozen -n platform", "platform/frozen: InSync, 3 synced")
 	w.Edit(w.Home, "frozen", suite.WithAnnotation(plan.SelectorAnnotation, "a==b==c"))
 	w.WaitEvent(w.Home, "frozen", "InvalidAnnotation")
-	viewer.prints(1, "status settings -n team-b", shown(t, "status settings -n team-b"))
+	viewer.prints(1, "status settings -n team-b", "team-b/settings: Blocked, 1 synced, 1 superseded\n"+
+		"Superseded: Not copied to namespace team-a: source platform/settings of the same name has precedence. A source in a "+
+		"namespace that cannot be a target comes first, then the older source. Rename one of the two.\n"+
+		"TARGET  STATE  REASON\nteam-a  superseded  platform/settings has precedence")
 	viewer.prints(1, "status -A", shown(t, "status -A"))
 	viewer.says(2, "status configmap/other -n team-b", "no source team-b/other")
 	viewer.says(2, "status -n nowhere", "no source in namespace nowhere")
