@@ -37,7 +37,7 @@ has to write, and refuses what it must not. That takes the permission to imperso
 Exit codes: 0 all well, 1 something to do, 2 nothing to do is known, and not all could be checked.`
 
 func newCheck(c *cli) *cobra.Command {
-	k := &checker{}
+	k := &checker{counts: map[string]int{}}
 	cmd := &cobra.Command{Use: "check", Short: "Check the installation of the controller, line by line", Long: checkHelp,
 		Args: cobra.NoArgs}
 	cmd.Flags().BoolVar(&k.confined, "confined", true, "Expect the policies that confine the controller.")
@@ -70,14 +70,17 @@ type line struct {
 	Detail string `json:"detail"`
 }
 
-// fault is an error of the installation. It ends with the likely remedy.
-type fault string
+func ok(text string) line { return line{Result: resultOK, Detail: text} }
 
-func (f fault) Error() string { return string(f) }
+// todo is a fault of the installation. The text ends with the likely remedy.
+func todo(text string) line { return line{Result: resultTodo, Detail: text} }
+
+func unknown(err error) line { return line{Result: resultUnknown, Detail: err.Error()} }
 
 // checker checks one installation.
 type checker struct {
-	Checks []line `json:"checks"`
+	Checks []line         `json:"checks"`
+	counts map[string]int // by result
 
 	*session                        `json:"-"`
 	as                              kubernetes.Interface // the account of the controller
@@ -89,7 +92,7 @@ func (k *checker) check(ctx context.Context) {
 	for _, c := range []struct {
 		name     string
 		expected bool
-		run      func(context.Context) (string, error)
+		run      func(context.Context) line
 	}{
 		{"controller", true, k.checkController},
 		{"permissions", true, k.checkPermissions},
@@ -100,93 +103,71 @@ func (k *checker) check(ctx context.Context) {
 		{"protect-copies", k.protected, k.bound("-protected-copies", "only the controller changes copies", "protect-copies")},
 	} {
 		if c.expected {
-			text, err := c.run(ctx)
-			k.add(c.name, text, err)
+			is := c.run(ctx)
+			k.Checks = append(k.Checks, line{c.name, is.Result, strings.ReplaceAll(is.Detail, "\n", ", ")})
+			k.counts[is.Result]++
 		}
 	}
-}
-
-// errNotProbed is no fault, and lacks no permission.
-var errNotProbed = errors.New("no namespace is a target yet")
-
-// add adds a line: what is well, or else whether there is a fault.
-func (k *checker) add(check, text string, err error) {
-	result := resultOK
-	if err != nil {
-		result, text = resultUnknown, strings.ReplaceAll(err.Error(), "\n", ", ")
-	}
-	if f := fault(""); errors.As(err, &f) {
-		result = resultTodo
-	} else if errors.Is(err, errNotProbed) {
-		result = resultNotProbed
-	}
-	k.Checks = append(k.Checks, line{check, result, text})
 }
 
 // account returns the user as which the controller runs.
 func (k *checker) account() string {
-	name := cmp.Or(k.settings.deployment.Spec.Template.Spec.ServiceAccountName, "default")
-	return fmt.Sprintf("system:serviceaccount:%s:%s", k.settings.deployment.Namespace, name)
+	d := k.settings.deployment
+	return account(d.Namespace, cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default"))
 }
 
+func account(namespace, name string) string { return "system:serviceaccount:" + namespace + ":" + name }
+
 // checkController looks whether all replicas are ready, and one of them writes.
-func (k *checker) checkController(ctx context.Context) (text string, err error) {
-	d, leader := k.settings.deployment, ""
-	s, wanted := d.Status, *d.Spec.Replicas // the API server sets it
-	text = fmt.Sprintf("Deployment %s: %d of %d replicas are ready, image %s",
+func (k *checker) checkController(ctx context.Context) line {
+	d := k.settings.deployment
+	s, wanted, writes := d.Status, *d.Spec.Replicas, true // the API server sets it
+	text := fmt.Sprintf("Deployment %s: %d of %d replicas are ready, image %s",
 		keyOf(d), s.ReadyReplicas, wanted, containerOf(d).Image)
 	if k.settings.leaderElect {
-		leader, err = k.settings.leader(ctx, k.Client)
+		leader, err := k.settings.leader(ctx, k.Client)
+		if err != nil {
+			return unknown(err)
+		}
+		writes = leader != ""
 		text += fmt.Sprintf("; Lease %s/%s: %s", k.settings.leaseNamespace, k.settings.leaseName, cmp.Or(leader, "nobody holds it"))
 	}
 	switch {
-	case err != nil:
 	case wanted > 1 && !k.settings.leaderElect:
-		err = fault(text + ": all of them write: add --leader-elect to the arguments")
-	case wanted == 0, s.ObservedGeneration < d.Generation, s.UpdatedReplicas < wanted, s.ReadyReplicas < wanted,
-		k.settings.leaderElect && leader == "":
-		err = fault(text + ": kubectl -n " + d.Namespace + " describe deployment " + d.Name + ", and the logs of its Pods")
+		return todo(text + ": all of them write: add --leader-elect to the arguments")
+	case wanted == 0, s.ObservedGeneration < d.Generation, s.UpdatedReplicas < wanted, s.ReadyReplicas < wanted, !writes:
+		return todo(text + ": kubectl -n " + d.Namespace + " describe deployment " + d.Name + ", and the logs of its Pods")
 	}
-	return text, err
+	return ok(text)
 }
 
-// needs are what the roles in deploy/base/rbac.yaml grant.
-var needs = []struct{ group, resource, verbs string }{
-	{"", "configmaps", "get list watch create update patch delete"},
-	{"", "namespaces", "get list watch"},
-	{"", "events", "create patch"},
-	{"coordination.k8s.io", "leases", "create get update"},
+// needs are the verbs for each resource of the core group that the ClusterRole in deploy/base/rbac.yaml grants.
+var needs = map[string]string{
+	"configmaps": "get list watch create update patch delete", "namespaces": "get list watch", "events": "create patch",
 }
 
 const granted = ": grant it as deploy/base/rbac.yaml does"
 
-// checkPermissions asks, as the account of the controller, for all that it needs.
-func (k *checker) checkPermissions(ctx context.Context) (string, error) {
+// checkPermissions asks, as the account of the controller, for all that it needs in each namespace.
+func (k *checker) checkPermissions(ctx context.Context) line {
 	var lacks []string
-	for _, n := range needs {
-		for verb := range strings.FieldsSeq(n.verbs) {
-			a := authorizationv1.ResourceAttributes{Group: n.group, Resource: n.resource, Verb: verb}
-			if n.resource == "leases" {
-				a.Namespace, a.Name = k.settings.leaseNamespace, k.settings.leaseName
-			}
-			if verb == "create" {
-				a.Name = "" // no role can name what is to be created
-			}
-			review := &authorizationv1.SelfSubjectAccessReview{
-				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a}}
+	for _, resource := range slices.Sorted(maps.Keys(needs)) {
+		for verb := range strings.FieldsSeq(needs[resource]) {
+			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Resource: resource, Verb: verb}}}
 			review, err := k.as.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			if err != nil {
-				return "", err
+				return unknown(err)
 			}
-			if !review.Status.Allowed && (n.resource != "leases" || k.settings.leaderElect) {
-				lacks = append(lacks, verb+" "+n.resource)
+			if !review.Status.Allowed {
+				lacks = append(lacks, verb+" "+resource)
 			}
 		}
 	}
 	if len(lacks) > 0 {
-		return "", fault(k.account() + " may not " + strings.Join(lacks, ", ") + granted)
+		return todo(k.account() + " may not " + strings.Join(lacks, ", ") + granted)
 	}
-	return k.account() + " may do what the controller needs", nil
+	return ok(k.account() + " may do what the controller needs")
 }
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -198,30 +179,30 @@ func unmarked(namespace string) *corev1.ConfigMap {
 
 // probeCopy asks whether the controller may create copies in a target. One namespace may refuse for reasons of its own,
 // such as a quota.
-func (k *checker) probeCopy(ctx context.Context) (string, error) {
+func (k *checker) probeCopy(ctx context.Context) line {
 	const most = 3
 	home := append(slices.Clone(k.settings.SourceNamespaces), k.settings.deployment.Namespace)[0]
 	namespaces, err := (&snapshot.Reader{Client: k.as}).Namespaces(ctx)
 	if err != nil {
-		return "", refusal(err)
+		return refusal(err)
 	}
 	targets := slices.Sorted(maps.Keys(namespaces))
 	targets = slices.DeleteFunc(targets, func(name string) bool {
 		return name == home || k.Rules.Exclusion(plan.AnySource(), namespaces[name]) != plan.NotExcluded
 	})
-	err = errNotProbed
+	is := line{Result: resultNotProbed, Detail: "no namespace is a target yet"}
 	for _, target := range targets[:min(most, len(targets))] {
 		cm := k.Rules.Desired(k.Rules.ParseSource(unmarked(home)), target, nil)
 		if _, err = k.as.CoreV1().ConfigMaps(target).Create(ctx, cm, dryRun); err == nil {
-			return "the controller may create copies in namespace " + target, nil
+			return ok("the controller may create copies in namespace " + target)
 		}
-		err = refusal(err)
+		is = refusal(err)
 	}
-	return "", err
+	return is
 }
 
 // probeConfined asks for what the two policies that confine the controller have to refuse.
-func (k *checker) probeConfined(ctx context.Context) (string, error) {
+func (k *checker) probeConfined(ctx context.Context) line {
 	own := k.settings.deployment.Namespace
 	event := &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Name: "mirror-controller-check"},
@@ -229,12 +210,10 @@ func (k *checker) probeConfined(ctx context.Context) (string, error) {
 		ReportingController: "another",
 	}
 	const aConfigMap, anEvent = "any ConfigMap in its namespace", "an Event of another reporter"
-	_, err := k.as.CoreV1().ConfigMaps(own).Create(ctx, unmarked(own), dryRun)
-	if err = k.mustRefuse(aConfigMap, err); err != nil {
-		return "", err
-	}
-	_, err = k.as.CoreV1().Events(own).Create(ctx, event, dryRun)
-	return "policies refuse the controller to create " + aConfigMap + ", and " + anEvent, k.mustRefuse(anEvent, err)
+	_, byConfigMap := k.as.CoreV1().ConfigMaps(own).Create(ctx, unmarked(own), dryRun)
+	_, byEvent := k.as.CoreV1().Events(own).Create(ctx, event, dryRun)
+	return cmp.Or(k.unlessRefused(aConfigMap, byConfigMap), k.unlessRefused(anEvent, byEvent),
+		ok("policies refuse the controller to create "+aConfigMap+", and "+anEvent))
 }
 
 // confinedPolicy matches the refusal of the policy in deploy/components/admission/confined, whatever a kustomization
@@ -248,67 +227,67 @@ func refusedAsConfined(err error) bool {
 
 const followArguments = ": have the annotations of the ClusterRoleBinding follow the arguments: see deploy/docs/policies.md"
 
-// refusal is the fault that the API server refuses what the controller has to do, with the likely remedy.
-func refusal(err error) error {
+// refusal says that the API server refuses what the controller has to do, with the likely remedy.
+func refusal(err error) line {
 	switch text := err.Error(); {
 	case strings.Contains(text, "cannot impersonate"):
-		return fmt.Errorf("you may not impersonate the account of the controller: %w", err)
+		return unknown(fmt.Errorf("you may not impersonate the account of the controller: %w", err))
 	case refusedAsConfined(err):
-		return fault(text + followArguments)
+		return todo(text + followArguments)
 	case strings.Contains(text, " cannot "):
-		return fault(text + granted)
+		return todo(text + granted)
 	default:
-		return fault(text)
+		return todo(text)
 	}
 }
 
-// mustRefuse judges the answer to a request that a policy has to refuse.
-func (k *checker) mustRefuse(text string, answer error) error {
+// unlessRefused judges the answer to a request that a policy has to refuse. It returns no line if it does.
+func (k *checker) unlessRefused(text string, answer error) line {
 	switch {
 	case answer == nil:
-		return fault("the API server would let the controller create " + text + ": no policy confines it: install " +
+		return todo("the API server would let the controller create " + text + ": no policy confines it: install " +
 			"deploy/components/admission again; its label and " + k.account() + " must be in the ClusterRoleBinding")
 	case refusedAsConfined(answer):
-		return nil
+		return line{}
 	}
-	return fmt.Errorf("asked for %s as the account of the controller, the answer was: %w", text, answer)
+	return unknown(fmt.Errorf("asked for %s as the account of the controller, the answer was: %w", text, answer))
 }
 
 // bound returns a check that a policy is bound.
-func (k *checker) bound(part, does, component string) func(context.Context) (string, error) {
-	return func(ctx context.Context) (string, error) {
+func (k *checker) bound(part, does, component string) func(context.Context) line {
+	return func(ctx context.Context) line {
 		list, err := k.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-		isBound := slices.ContainsFunc(list.Items, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
-			return strings.Contains(b.Spec.PolicyName, part) && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
-		})
-		if err == nil && !isBound {
-			err = fault("no policy is bound by which " + does + ": install deploy/components/" + component)
+		if err != nil {
+			return unknown(err)
 		}
-		return does, err
+		for _, b := range list.Items {
+			if strings.Contains(b.Spec.PolicyName, part) && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
+				return ok(does)
+			}
+		}
+		return todo("no policy is bound by which " + does + ": install deploy/components/" + component)
 	}
 }
 
 // checkSettings compares the flags with the annotations by which the policies go, and with which they know the account.
-func (k *checker) checkSettings(ctx context.Context) (string, error) {
+func (k *checker) checkSettings(ctx context.Context) line {
 	const label = plan.Domain + "/installation"
 	list, err := k.Client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{LabelSelector: label})
 	if err != nil {
-		return "", err
+		return unknown(err)
 	}
-	i := slices.IndexFunc(list.Items, func(b rbacv1.ClusterRoleBinding) bool {
-		return slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {
-			return fmt.Sprintf("system:serviceaccount:%s:%s", s.Namespace, s.Name) == k.account()
-		})
-	})
-	if i < 0 {
-		return "", fault("no ClusterRoleBinding with the label " + label + " names " + k.account() +
-			": bind the account as deploy/base/rbac.yaml does")
+	for _, b := range list.Items {
+		if !slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool { return account(s.Namespace, s.Name) == k.account() }) {
+			continue
+		}
+		text := "the annotations of ClusterRoleBinding " + b.Name
+		if differs := k.settings.differsFrom(b.Annotations); len(differs) > 0 {
+			return todo(text + " differ from the flags: " + strings.Join(differs, "; ") + followArguments)
+		}
+		return ok(text + " follow the flags")
 	}
-	if differs := k.settings.differsFrom(list.Items[i].Annotations); len(differs) > 0 {
-		return "", fault("the annotations of ClusterRoleBinding " + list.Items[i].Name + " differ from the flags: " +
-			strings.Join(differs, "; ") + followArguments)
-	}
-	return "the annotations of ClusterRoleBinding " + list.Items[i].Name + " follow the flags", nil
+	return todo("no ClusterRoleBinding with the label " + label + " names " + k.account() +
+		": bind the account as deploy/base/rbac.yaml does")
 }
 
 // annotated are the flags that annotations repeat: see deploy/docs/policies.md.
@@ -357,20 +336,11 @@ func items(value string) string {
 	return strings.Join(all, ",")
 }
 
-// counts returns the number of checks with each result.
-func (k *checker) counts() map[string]int {
-	n := map[string]int{}
-	for _, l := range k.Checks {
-		n[l.Result]++
-	}
-	return n
-}
-
 func (k *checker) end() error {
-	switch n := k.counts(); {
-	case n[resultTodo] > 0:
+	switch {
+	case k.counts[resultTodo] > 0:
 		return exitNo
-	case n[resultUnknown] > 0:
+	case k.counts[resultUnknown] > 0:
 		return exitUnknown
 	}
 	return exitYes
@@ -382,6 +352,5 @@ func (k *checker) table(w io.Writer) {
 		rows = append(rows, []any{l.Check, l.Result, l.Detail})
 	}
 	printTable(w, []string{"Check", "Result", "Detail"}, rows)
-	n := k.counts()
-	fmt.Fprintf(w, "%d ok, %d to do, %d not checked.\n", n[resultOK], n[resultTodo], n[resultUnknown])
+	fmt.Fprintf(w, "%d ok, %d to do, %d not checked.\n", k.counts[resultOK], k.counts[resultTodo], k.counts[resultUnknown])
 }

@@ -36,19 +36,17 @@ func (s *session) explain(ctx context.Context, key types.NamespacedName) (printe
 	}
 	if !isCopy(cm) { // it may be a source, also one that is gone
 		found, err := s.read(ctx, key)
-		if len(found) > 0 {
-			return &report{Sources: found, details: true}, nil
-		}
-		if err != nil && !apierrors.IsForbidden(err) {
-			return nil, err
+		if len(found) > 0 || err != nil && !apierrors.IsForbidden(err) {
+			return &report{Sources: found, details: true}, err
 		}
 	}
 	x := &subject{Rules: s.Rules, key: key, cm: cm}
-	if x.snap, err = s.Read(ctx, key.Name); err != nil && !apierrors.IsForbidden(err) {
-		return nil, err
+	if x.snap, err = s.Read(ctx, key.Name); err == nil {
+		x.ns = x.snap.Namespaces[key.Namespace]
+	} else if apierrors.IsForbidden(err) {
+		x.ns, err = s.Client.CoreV1().Namespaces().Get(ctx, key.Namespace, metav1.GetOptions{})
 	}
-	x.ns, err = s.Namespace(ctx, key.Namespace)
-	if apierrors.IsForbidden(err) {
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		err = nil
 	}
 	return x.explain(), err
@@ -69,49 +67,27 @@ func (x *explanation) table(w io.Writer) {
 	}
 }
 
-// withheld says why a source, which is nil if there is none, has no copy in a namespace, and what would change that;
-// empty if it claims one.
-func withheld(rules *plan.Rules, s *plan.Source, name string, ns *corev1.Namespace) (why, remedy string) {
-	switch {
-	case ns == nil:
-		would := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if why, remedy = rules.ExplainExclusion(plan.AnySource(), would); why != "" {
-			return "there is no namespace " + name + ", and a new one would be no target: " + why, remedy
-		}
-		return "there is no namespace " + name, "kubectl create namespace " + name
-	case plan.LabelsTruncated(ns):
-		return "its labels take more than 8 KiB", "remove labels of the namespace"
-	case s == nil:
-		return fmt.Sprintf("no ConfigMap of this name has the label %s=%s", rules.Label(), plan.SourceValue), ""
-	}
-	if status, note := snapshot.StatusOf(s); status != snapshot.InSync {
-		return note, ""
-	}
-	return rules.ExplainExclusion(s, ns)
-}
-
 // subject is a ConfigMap, or the place of one, and what is known about it.
 type subject struct {
 	*plan.Rules
 	key  types.NamespacedName
 	cm   *corev1.ConfigMap  // nil: there is none
-	ns   *corev1.Namespace  // nil: there is none, or the user may not see it
+	ns   *corev1.Namespace  // nil: there is none
 	snap *snapshot.Snapshot // nil: the user may see no more than the namespace
 }
 
 // explain says first what the ConfigMap is, and then what a source has to do with it.
 func (x *subject) explain() *explanation {
 	is, remedy := x.is()
-	out := &explanation{is, remedy}
-	add := func(text string) { out.Verdict += " " + text }
-	switch {
-	case remedy != "":
-	case x.snap == nil:
-		out.Remedy = x.explainAlone(add)
-	default:
-		out.Remedy = x.explainTarget(add, x.snap.Decision(x.key))
+	if remedy != "" {
+		return &explanation{is, remedy}
 	}
-	return out
+	explain := x.explainTarget
+	if x.snap == nil {
+		explain = x.explainAlone
+	}
+	why, remedy := explain()
+	return &explanation{is + " " + why, remedy}
 }
 
 // is says what the ConfigMap is by its marks. If it may be meant to be a source, as one that was made from a copy, the
@@ -140,55 +116,67 @@ func isCopy(cm *corev1.ConfigMap) bool {
 	return cm != nil && plan.MarksOf(cm).Itself && plan.MarksOf(cm).Source.Name != ""
 }
 
-// explainTarget says in which state the target is, and why. It returns what would change that.
-func (x *subject) explainTarget(add func(string), d *snapshot.Decision) (remedy string) {
-	view := x.snap.View(x.key.Name)
-	if d.State == plan.StateNone {
-		var any *plan.Source
-		if all := view.All(); len(all) > 0 {
-			any = all[0]
-		}
-		why, remedy := withheld(x.Rules, any, x.key.Namespace, x.ns)
-		add("No copy is wanted there: " + why + ".")
-		return remedy
-	}
-	state := strings.ReplaceAll(d.State.String(), "_", " ")
-	add(strings.TrimSuffix(fmt.Sprintf("The target of %s is %s: %s", d.Owner, state, x.snap.Reason(d)), ": ") + ".")
-	switch d.State {
+// explainTarget says in which state the target is, and why, and what would change that.
+func (x *subject) explainTarget() (why, remedy string) {
+	c, view := x.snap.Decision(x.key), x.snap.View(x.key.Name)
+	state := strings.ReplaceAll(c.State.String(), "_", " ")
+	why = strings.TrimSuffix(fmt.Sprintf("The target of %s is %s: %s", c.Owner, state, x.snap.Reason(c)), ": ") + "."
+	switch c.State {
+	case plan.StateNone:
+		why, remedy = x.withheld(view.All())
+		why = "No copy is wanted there: " + why + "."
 	case plan.StatePending:
-		add("kubectl mirror status " + d.Owner.String() + " says whether the API server rejects it.")
+		why += " kubectl mirror status " + c.Owner.String() + " says whether the API server rejects it."
 	case plan.StateExpiring, plan.StateOutOfScope:
-		_, remedy = x.Explain(d.Why)
+		_, remedy = x.Explain(c.Why)
 	case plan.StateHeld:
-		_, remedy = view.Find(d.Owner).Hold()
-		remedy += " of " + d.Owner.String()
+		_, remedy = view.Find(c.Owner).Hold()
+		remedy += " of " + c.Owner.String()
 	case plan.StateForeign:
 		remedy = x.handOver()
 	}
-	return remedy
+	return why, remedy
+}
+
+// withheld says why none of the sources has a copy in the namespace, and what would change that.
+func (x *subject) withheld(sources []*plan.Source) (why, remedy string) {
+	switch {
+	case x.ns == nil:
+		why, remedy = x.ExplainExclusion(plan.AnySource(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: x.key.Namespace}})
+		if why != "" {
+			return "there is no namespace " + x.key.Namespace + ", and a new one would be no target: " + why, remedy
+		}
+		return "there is no namespace " + x.key.Namespace, "kubectl create namespace " + x.key.Namespace
+	case plan.LabelsTruncated(x.ns):
+		return "its labels take more than 8 KiB", "remove labels of the namespace"
+	case len(sources) == 0:
+		return fmt.Sprintf("no ConfigMap of this name has the label %s=%s", x.Label(), plan.SourceValue), ""
+	}
+	if status, note := snapshot.StatusOf(sources[0]); status != snapshot.InSync {
+		return note, ""
+	}
+	return x.ExplainExclusion(sources[0], x.ns)
 }
 
 // explainAlone says what the namespace alone shows. No remedy is a command for another namespace.
-func (x *subject) explainAlone(add func(string)) (remedy string) {
+func (x *subject) explainAlone() (why, remedy string) {
 	optOut := fmt.Sprintf("label %s=%s", x.Label(), plan.OptOutValue)
 	optedOut := x.ns != nil && x.ns.Labels[x.Label()] == plan.OptOutValue
 	switch {
 	case x.cm == nil && optedOut:
-		add("No copy is wanted there: the namespace has the " + optOut + ".")
-		return ""
+		return "No copy is wanted there: the namespace has the " + optOut + ".", ""
 	case !isCopy(x.cm):
-		add("You may not see whether a source waits for the name.")
-		return x.handOver()
+		return "You may not see whether a source waits for the name.", x.handOver()
 	case x.MatchesChecksum(x.cm):
-		add("Its content matches its checksum.")
+		why = "Its content matches its checksum."
 	default:
-		add("It was edited, and is restored unless its source is gone or holds it.")
+		why = "It was edited, and is restored unless its source is gone or holds it."
 	}
 	if optedOut {
-		add("It is deleted at the end of the deletion grace, unless its source holds it: the namespace has the " + optOut + ".")
-		return "remove that label, if you may patch the namespace"
+		return why + " It is deleted at the end of the deletion grace, unless its source holds it: the namespace has the " +
+			optOut + ".", "remove that label, if you may patch the namespace"
 	}
-	return fmt.Sprintf("ask the owner of %s to leave your namespace out, or opt out of all copies: if you may patch the "+
+	return why, fmt.Sprintf("ask the owner of %s to leave your namespace out, or opt out of all copies: if you may patch the "+
 		"namespace, kubectl label namespace %s %s=%s", plan.MarksOf(x.cm).Source, x.key.Namespace, x.Label(),
 		plan.OptOutValue)
 }

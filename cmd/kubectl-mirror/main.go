@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/kubernetes"
@@ -69,8 +70,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			return int(code)
 		}
 	}
-	if apierrors.IsUnauthorized(err) {
+	switch {
+	case apierrors.IsUnauthorized(err):
 		err = fmt.Errorf("the API server refuses the credentials: log in again, or choose another kubeconfig: %w", err)
+	case utilnet.IsConnectionRefused(err):
+		err = fmt.Errorf("no API server answers: start it, or choose another kubeconfig, host or port: %w", err)
 	}
 	_ = out.Flush() // the error counts that came first
 	for line := range strings.Lines(err.Error()) {
@@ -146,10 +150,10 @@ func (c *cli) command(cmd *cobra.Command, wholeCluster bool,
 		if err == nil {
 			err = printAs(cmd.OutOrStdout(), format, p)
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = p.end()
 		}
-		return p.end()
+		return err
 	}
 	cmd.Flags().AddFlagSet(settings.FlagSet)
 	cmd.Flags().StringVarP(&format, "output", "o", outputFormats[0],

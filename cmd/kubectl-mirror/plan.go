@@ -73,30 +73,30 @@ type target struct {
 	Source    string `json:"source"`
 	Reason    string `json:"reason,omitempty"`
 
-	decision *snapshot.Decision
+	change *plan.Change
 }
 
 func newPlanned(s *snapshot.Snapshot) *planned {
 	p := &planned{Targets: []*target{}}
-	for _, d := range s.All() {
-		operation := d.Op.String()
-		if d.Op == plan.OpNone {
-			operation = d.State.String()
-		}
-		if d.State != plan.StateNone && d.State != plan.StateSynced {
-			p.add(d, operation, d.Owner, s.Reason(d))
+	for _, c := range s.All() {
+		if c.State != plan.StateNone && c.State != plan.StateSynced {
+			p.add(c, s.Reason(c))
 		}
 	}
 	return p
 }
 
-func (p *planned) add(d *snapshot.Decision, operation string, source types.NamespacedName, reason string) {
-	p.Targets = append(p.Targets, &target{d.Key.Namespace, d.Key.Name, operation, source.String(), reason, d})
+func (p *planned) add(c *plan.Change, reason string) {
+	operation := c.Op.String()
+	if c.Op == plan.OpNone {
+		operation = c.State.String()
+	}
+	p.Targets = append(p.Targets, &target{c.Key.Namespace, c.Key.Name, operation, c.Owner.String(), reason, c})
 }
 
 func (p *planned) end() error {
 	return verdict(p.abandoned == 0 && !slices.ContainsFunc(p.Targets, func(t *target) bool {
-		return t.decision.Op != plan.OpNone || t.decision.State == plan.StateOutOfScope
+		return t.change.Op != plan.OpNone || t.change.State == plan.StateOutOfScope
 	}))
 }
 

@@ -61,10 +61,10 @@ func (p *purge) end() (err error) {
 	if err == nil {
 		err = p.confirm()
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = p.delete(p.cmd.Context())
 	}
-	return p.delete(p.cmd.Context())
+	return err
 }
 
 // list lists the copies of a source, or all.
@@ -72,24 +72,20 @@ func (p *purge) list(ctx context.Context, of []types.NamespacedName) error {
 	options := p.settings.Options.Options
 	options.Prune = false // with --prune no copy counts as out of scope
 	p.Rules = plan.NewRules(&options)
-	name := ""
-	if len(of) > 0 {
-		name = of[0].Name
-	}
-	snap, err := p.Read(ctx, name)
+	of = append(of, types.NamespacedName{}) // all
+	snap, err := p.Read(ctx, of[0].Name)
 	if err != nil {
 		return err
 	}
-	for _, d := range snap.Copies() {
-		if p.outOfScope && d.State != plan.StateOutOfScope || len(of) > 0 && of[0] != d.CopyOf {
+	for _, c := range snap.Copies() {
+		if p.outOfScope && c.State != plan.StateOutOfScope || of[0].Name != "" && of[0] != c.Owner {
 			continue
 		}
 		reason := ""
-		for _, finalizer := range d.Have.Finalizers {
+		for _, finalizer := range c.Have.Finalizers {
 			reason = "the finalizer " + finalizer + " holds it"
 		}
-		d.Op = plan.OpDelete
-		p.add(d, d.Op.String(), d.CopyOf, reason)
+		p.add(c, reason)
 	}
 	return nil
 }
@@ -142,7 +138,7 @@ func (p *purge) delete(ctx context.Context) error {
 	var gone atomic.Int64
 	for _, c := range p.Targets {
 		workers.Go(func() error {
-			have := c.decision.Have
+			have := c.change.Have
 			err := p.Client.CoreV1().ConfigMaps(c.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{
 				Preconditions: &metav1.Preconditions{UID: &have.UID, ResourceVersion: &have.ResourceVersion},
 			})

@@ -36,10 +36,10 @@ type settings struct {
 
 // runs reports whether a controller runs: a replica is ready, or leads.
 func (s *settings) runs(ctx context.Context, client kubernetes.Interface) (bool, error) {
-	if s.deployment == nil || s.deployment.Status.ReadyReplicas > 0 || !s.leaderElect {
-		return s.deployment == nil || s.deployment.Status.ReadyReplicas > 0, nil
+	if s.deployment == nil || s.deployment.Status.ReadyReplicas > 0 {
+		return true, nil
 	}
-	holder, err := s.leader(ctx, client)
+	holder, err := s.leader(ctx, client) // without --leader-elect nobody renews it
 	return holder != "", err
 }
 

@@ -45,47 +45,38 @@ func newStatus(c *cli) *cobra.Command {
 		Example: "  kubectl mirror status -A\n  kubectl mirror status settings -n platform"}
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "Show the sources of all namespaces.")
 	return c.command(cmd, false, func(ctx context.Context, s *session, keys []types.NamespacedName) (printed, error) {
-		if len(keys) > 0 && everywhere {
+		details := len(keys) > 0
+		switch {
+		case details && everywhere:
 			return nil, errors.New("--all-namespaces beside SOURCE: give one of the two")
+		case everywhere:
+			keys = append(keys, types.NamespacedName{})
+		case !details:
+			namespace, _, err := c.kube.ToRawKubeConfigLoader().Namespace()
+			if err != nil {
+				return nil, err
+			}
+			keys = append(keys, types.NamespacedName{Namespace: namespace})
 		}
-		if len(keys) > 0 {
-			sources, err := s.ask(ctx, keys)
-			return &report{Sources: sources, details: true, answer: exitOf(sources, (*snapshot.Source).IsInSync)}, err
-		}
-		namespace, _, err := c.kube.ToRawKubeConfigLoader().Namespace()
-		if everywhere {
-			namespace, err = "", s.narrowed
-		}
-		if err != nil {
-			return nil, err
-		}
-		return s.status(ctx, namespace)
+		sources, err := s.ask(ctx, keys)
+		return &report{sources, details, exitOf(sources, (*snapshot.Source).IsInSync)}, err
 	})
-}
-
-// status reports on the sources in a namespace, or everywhere if that is empty.
-func (s *session) status(ctx context.Context, namespace string) (printed, error) {
-	sources, err := s.read(ctx, types.NamespacedName{Namespace: namespace})
-	if err == nil && len(sources) == 0 && namespace != "" { // rather a typing error than in sync
-		err = fmt.Errorf("no source in namespace %s: no ConfigMap there has the label %s=%s; -A shows those of all namespaces",
-			namespace, s.Rules.Label(), plan.SourceValue)
-	}
-	return &report{Sources: append([]*snapshot.Source{}, sources...), answer: exitOf(sources, (*snapshot.Source).IsInSync)}, err
 }
 
 // read returns the state of one source, of those of a namespace, or of all: by what the cluster holds or, if the user
 // may not see that, by what the controller has reported. With a name it reads nothing of other names.
-func (s *session) read(ctx context.Context, asked types.NamespacedName) (found []*snapshot.Source, err error) {
+func (s *session) read(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
 	if s.narrowed == nil {
-		found, err = s.readCluster(ctx, asked)
-		if apierrors.IsForbidden(err) && asked.Namespace != "" {
-			s.narrowed = err
+		found, err := s.readCluster(ctx, asked)
+		if !apierrors.IsForbidden(err) {
+			return found, err
 		}
+		s.narrowed = err
 	}
-	if s.narrowed != nil {
-		found, err = s.readReports(ctx, asked)
+	if asked.Namespace == "" {
+		return nil, s.narrowed
 	}
-	return found, err
+	return s.Reported(ctx, asked)
 }
 
 // readCluster reads what the cluster holds and, if the user may list events, what no object shows.
@@ -95,7 +86,9 @@ func (s *session) readCluster(ctx context.Context, asked types.NamespacedName) (
 		return nil, err
 	}
 	sources := snap.Sources(asked)
-	unclear := slices.DeleteFunc(slices.Clone(sources), (*snapshot.Source).IsQuiet)
+	unclear := slices.DeleteFunc(slices.Clone(sources), func(source *snapshot.Source) bool {
+		return source.IsInSync() && source.Count(plan.StateExpiring) == 0
+	})
 	if len(unclear) == 0 {
 		return sources, nil
 	}
@@ -105,47 +98,34 @@ func (s *session) readCluster(ctx context.Context, asked types.NamespacedName) (
 		return sources, nil
 	}
 	for _, source := range unclear {
-		source.Learn(reports[source.UID])
+		source.Learn(reports[source.Key()])
 	}
 	return sources, err
 }
 
-// readReports reads what the controller has reported in a namespace.
-func (s *session) readReports(ctx context.Context, asked types.NamespacedName) (all []*snapshot.Source, err error) {
-	sources, err := s.SourcesIn(ctx, asked)
-	if err != nil {
-		return nil, err
-	}
-	reports, err := s.Reports(ctx, asked.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	for _, cm := range sources {
-		all = append(all, reports[cm.UID].Judge(s.Rules.ParseSource(cm), s.Rules.Instance(), time.Now()))
-	}
-	if left := reports[snapshot.GoneUID(asked)].Left(asked); left != nil && len(all) == 0 {
-		all = append(all, left)
-	}
-	return all, nil
-}
-
-// ask returns the state of each of the sources.
-func (s *session) ask(ctx context.Context, keys []types.NamespacedName) (all []*snapshot.Source, err error) {
+// ask returns the state of each of the sources, or of those in a namespace. There has to be one.
+func (s *session) ask(ctx context.Context, keys []types.NamespacedName) ([]*snapshot.Source, error) {
+	all := []*snapshot.Source{}
 	for _, key := range keys {
 		found, err := s.read(ctx, key)
-		if err == nil && len(found) == 0 {
+		if err == nil && len(found) == 0 && key.Namespace != "" { // rather a typing error than in sync
 			err = s.noSource(ctx, key)
 		}
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, found[0])
+		all = append(all, found...)
 	}
 	return all, nil
 }
 
 // noSource returns why there is no source.
 func (s *session) noSource(ctx context.Context, key types.NamespacedName) error {
+	label := s.Rules.Label() + "=" + plan.SourceValue
+	if key.Name == "" {
+		return fmt.Errorf("no source in namespace %s: no ConfigMap there has the label %s; -A shows those of all namespaces",
+			key.Namespace, label)
+	}
 	cm, err := s.Get(ctx, key)
 	switch {
 	case err != nil && !apierrors.IsForbidden(err):
@@ -153,8 +133,7 @@ func (s *session) noSource(ctx context.Context, key types.NamespacedName) error 
 	case err == nil && cm != nil && plan.MarksOf(cm).Itself:
 		return fmt.Errorf("%s is a copy of %s: ask about that", key, plan.MarksOf(cm).Source)
 	}
-	return fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, and no copy is known",
-		key, s.Rules.Label(), plan.SourceValue)
+	return fmt.Errorf("no source %s: no ConfigMap of this name has the label %s there, and no copy is known", key, label)
 }
 
 // exitOf returns the exit code for sources of which some succeed.
@@ -220,63 +199,53 @@ SOURCE is a name or NAMESPACE/NAME.
 The exit code is the highest of all sources. Copies that expire are no targets: wait does not wait for them.`
 
 func newWait(c *cli) *cobra.Command {
-	w := &waiter{}
+	var timeout time.Duration
+	var ignoreBlocked bool
 	cmd := &cobra.Command{Use: "wait SOURCE...", Short: "Wait until all copies of some sources are in sync", Long: waitHelp,
 		Example: "  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m",
 		Args:    cobra.MinimumNArgs(1)}
-	cmd.Flags().DurationVar(&w.timeout, "timeout", 5*time.Minute, "Time after which the command ends with exit code 1.")
-	cmd.Flags().BoolVar(&w.ignoreBlocked, "ignore-blocked", false, "Do not fail if targets are rejected or blocked.")
-	return c.command(cmd, false, w.wait)
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "Time after which the command ends with exit code 1.")
+	cmd.Flags().BoolVar(&ignoreBlocked, "ignore-blocked", false, "Do not fail if targets are rejected or blocked.")
+	return c.command(cmd, false, func(ctx context.Context, s *session, keys []types.NamespacedName) (printed, error) {
+		sources, err := s.wait(ctx, keys, timeout, ignoreBlocked)
+		succeeds := func(source *snapshot.Source) bool { return source.Succeeds(ignoreBlocked) }
+		return &report{sources, true, exitOf(sources, succeeds)}, err
+	})
 }
 
-type waiter struct {
-	timeout       time.Duration
-	ignoreBlocked bool
-}
-
-// wait waits until all sources end, or the time is over, and returns the last report on them.
-func (w *waiter) wait(ctx context.Context, s *session, keys []types.NamespacedName) (printed, error) {
-	limited, cancel := context.WithTimeout(ctx, w.timeout)
+// wait waits until all sources end, or the time is over, and returns the last that is known of them. It says why it goes
+// on.
+func (s *session) wait(ctx context.Context, keys []types.NamespacedName, timeout time.Duration, ignoreBlocked bool) (
+	last []*snapshot.Source, err error) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var last []*snapshot.Source
-	for limited.Err() == nil {
+	for {
 		began := time.Now()
-		now, err := s.ask(limited, keys)
-		switch {
-		case err == nil:
-			last = now
-		case limited.Err() == nil:
+		sources, err := s.ask(limited, keys)
+		if err == nil {
+			last = sources
+		} else if limited.Err() == nil {
 			return nil, err
 		}
-		if last != nil && !slices.ContainsFunc(last, w.goesOn) {
-			return w.report(last), nil
+		ends := last != nil
+		for _, source := range last {
+			if source.GoesOn(ignoreBlocked) {
+				ends = false
+				s.say(fmt.Sprintf("%s: %s", source.Key(), source.Summary()))
+				s.say(source.Warning)
+			}
 		}
-		w.printPending(s, last)
+		if ends {
+			return last, nil
+		}
 		select {
-		case <-limited.Done():
 		case <-time.After(max(time.Second, 5*time.Since(began))): // large clusters are read seldom
+		case <-limited.Done():
+			if last == nil { // in the middle of a request
+				return nil, fmt.Errorf("--timeout=%v: over before the cluster was read", timeout)
+			}
+			s.say(fmt.Sprintf("Timed out after %v", timeout))
+			return last, nil
 		}
 	}
-	if last == nil { // in the middle of a request
-		return nil, fmt.Errorf("--timeout=%v: over before the cluster was read", w.timeout)
-	}
-	s.say(fmt.Sprintf("Timed out after %v", w.timeout))
-	return w.report(last), nil
-}
-
-// printPending prints why the sources are not in sync yet.
-func (w *waiter) printPending(s *session, sources []*snapshot.Source) {
-	for _, source := range sources {
-		if w.goesOn(source) {
-			s.say(fmt.Sprintf("%s: %s", source.Key(), source.Summary()))
-			s.say(source.Warning)
-		}
-	}
-}
-
-func (w *waiter) goesOn(s *snapshot.Source) bool { return !s.Ends(w.ignoreBlocked) }
-
-func (w *waiter) report(sources []*snapshot.Source) *report {
-	succeeds := func(s *snapshot.Source) bool { return s.Succeeds(w.ignoreBlocked) }
-	return &report{Sources: sources, details: true, answer: exitOf(sources, succeeds)}
 }

@@ -28,34 +28,33 @@ type Reader struct {
 
 // Read returns what the cluster holds, with the decision about each target. With a name it leaves out all that has
 // another.
-func (r *Reader) Read(ctx context.Context, name string) (s *Snapshot, err error) {
-	s = &Snapshot{Rules: r.Rules, names: map[string]*group{}, shared: map[string]*corev1.ConfigMap{}}
-	o := metav1.ListOptions{LabelSelector: fmt.Sprintf("%s in (%s,%s)", r.Rules.Label(), plan.SourceValue, plan.CopyValue)}
-	if name != "" {
-		o.FieldSelector = "metadata.name=" + name
+func (r *Reader) Read(ctx context.Context, name string) (*Snapshot, error) {
+	s := &Snapshot{Rules: r.Rules, names: map[string]*group{}, shared: map[string]*corev1.ConfigMap{}}
+	o := listOptions(fmt.Sprintf("%s in (%s,%s)", r.Rules.Label(), plan.SourceValue, plan.CopyValue), name)
+	err := each(ctx, r.Client.CoreV1().ConfigMaps("").List, o, s.add)
+	if err == nil {
+		s.Namespaces, err = r.Namespaces(ctx) // last, so that the namespace of every ConfigMap is there
 	}
-	if err = each(ctx, r.Client.CoreV1().ConfigMaps("").List, o, s.add); err != nil {
-		return nil, err
-	}
-	s.Namespaces, err = r.Namespaces(ctx) // last, so that the namespace of every ConfigMap is there
 	for _, g := range s.names {
 		if err == nil {
 			err = r.decide(ctx, s, g)
 		}
 	}
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // decide decides about every target of a name. Where a copy is to be created, it asks for the objects without a label
 // of ours, which no watch shows.
 func (r *Reader) decide(ctx context.Context, s *Snapshot, g *group) error {
 	s.decide(g)
-	creates := func(d *Decision) bool { return d.Op == plan.OpCreate }
+	creates := func(c *plan.Change) bool { return c.Op == plan.OpCreate }
 	if !slices.ContainsFunc(slices.Collect(maps.Values(g.decisions)), creates) {
 		return nil
 	}
-	o := metav1.ListOptions{FieldSelector: "metadata.name=" + g.name}
-	err := each(ctx, r.Client.CoreV1().ConfigMaps("").List, o, func(cm *corev1.ConfigMap) {
+	err := each(ctx, r.Client.CoreV1().ConfigMaps("").List, listOptions("", g.name), func(cm *corev1.ConfigMap) {
 		if g.objects[cm.Namespace] == nil {
 			r.Rules.Strip(cm)
 			g.objects[cm.Namespace] = cm
@@ -74,28 +73,13 @@ func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*corev1.Con
 	return cm, err
 }
 
-// SourcesIn returns the sources in a namespace, or the one with the name, with their payloads.
-func (r *Reader) SourcesIn(ctx context.Context, asked types.NamespacedName) (all []*corev1.ConfigMap, err error) {
-	o := metav1.ListOptions{LabelSelector: r.Rules.Label() + "=" + plan.SourceValue}
-	if asked.Name != "" {
-		o.FieldSelector = "metadata.name=" + asked.Name
+// listOptions selects objects by their labels and, unless it is empty, by a name.
+func listOptions(selector, name string) metav1.ListOptions {
+	o := metav1.ListOptions{LabelSelector: selector}
+	if name != "" {
+		o.FieldSelector = "metadata.name=" + name
 	}
-	err = each(ctx, r.Client.CoreV1().ConfigMaps(asked.Namespace).List, o, func(cm *corev1.ConfigMap) {
-		if r.Rules.AsksToBeMirrored(cm) {
-			all = append(all, cm)
-		}
-	})
-	return all, err
-}
-
-// Namespace returns a namespace; nil if there is none.
-func (r *Reader) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
-	ns, err := r.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	plan.StripNamespace(ns)
-	return ns, err
+	return o
 }
 
 // A ConfigMap has up to a megabyte, so the first page of a list is small, and the next ones have as many objects as fit
@@ -105,23 +89,24 @@ const (
 	pageBytes              = 8 << 20
 )
 
+// list is a list of objects, with its size in bytes.
+type list interface {
+	runtime.Object
+	Size() int
+}
+
 // each calls f for every object of a list, which it does not keep. It reads the next page meanwhile.
-func each[L runtime.Object, T interface{ Size() int }](ctx context.Context,
-	list func(context.Context, metav1.ListOptions) (L, error), o metav1.ListOptions, f func(T)) error {
+func each[L list, T runtime.Object](ctx context.Context, read func(context.Context, metav1.ListOptions) (L, error),
+	o metav1.ListOptions, f func(T)) error {
 	limit := firstPage
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		o.Limit = int64(limit)
-		page, err := list(ctx, o)
+		page, err := read(ctx, o)
 		if err != nil {
 			return nil, err
 		}
-		n, bytes := 0, 1
-		err = meta.EachListItem(page, func(object runtime.Object) error {
-			n, bytes = n+1, bytes+object.(T).Size()
-			return nil
-		})
-		limit = max(firstPage, min(largestPage, n*pageBytes/bytes))
-		return page, err
+		limit = max(firstPage, min(largestPage, meta.LenList(page)*pageBytes/max(1, page.Size())))
+		return page, nil
 	})
 	pages.PageBufferSize = 1
 	return pages.EachListItemWithAlloc(ctx, o, func(object runtime.Object) error {
@@ -155,14 +140,7 @@ type group struct {
 	sources   []*plan.Source
 	view      *plan.View
 	objects   map[string]*corev1.ConfigMap // by namespace
-	decisions map[string]*Decision         // by namespace
-}
-
-// Decision is the decision about one target.
-type Decision struct {
-	plan.Change
-	Have       *corev1.ConfigMap // nil: nothing is there
-	Superseded []*plan.Source    // those that select the target and do not win it
+	decisions map[string]*plan.Change      // by namespace
 }
 
 // add adds a ConfigMap with a mirror label, without its payload.
@@ -197,48 +175,41 @@ func (s *Snapshot) group(name string) *group {
 func (s *Snapshot) View(name string) *plan.View { return s.group(name).view }
 
 // Decision returns the decision about one target; an empty one if there is nothing to decide.
-func (s *Snapshot) Decision(key types.NamespacedName) *Decision {
-	return cmp.Or(s.group(key.Name).decisions[key.Namespace], &Decision{Change: plan.Change{Key: key}})
+func (s *Snapshot) Decision(key types.NamespacedName) *plan.Change {
+	return cmp.Or(s.group(key.Name).decisions[key.Namespace], &plan.Change{Key: key})
 }
 
 // All returns the decisions about all targets, sorted.
-func (s *Snapshot) All() (out []*Decision) {
+func (s *Snapshot) All() (out []*plan.Change) {
 	for _, g := range s.names {
 		out = slices.AppendSeq(out, maps.Values(g.decisions))
 	}
-	slices.SortFunc(out, func(a, b *Decision) int { return compareKeys(a.Key, b.Key) })
+	slices.SortFunc(out, func(a, b *plan.Change) int { return compareKeys(a.Key, b.Key) })
 	return out
 }
 
-// Copies returns the decisions about the copies of the controller, sorted, each with its source.
-func (s *Snapshot) Copies() (out []*Decision) {
-	for _, d := range s.All() {
-		if d.Have == nil || !s.Rules.Visible(d.Have) {
-			continue
-		}
-		if source, ours := s.Rules.SourceOf(d.Have); ours {
-			d.CopyOf = source
-			out = append(out, d)
+// Copies returns the deletions of all copies of the controller, sorted, each with the state of the target.
+func (s *Snapshot) Copies() (out []*plan.Change) {
+	for _, c := range s.All() {
+		if have := s.names[c.Key.Name].objects[c.Key.Namespace]; have != nil && s.Rules.Visible(have) {
+			if source, ours := s.Rules.SourceOf(have); ours {
+				c.Op, c.Owner, c.Have = plan.OpDelete, source, have
+				out = append(out, c)
+			}
 		}
 	}
 	return out
 }
 
 // Reason returns why a target is in its state, in words; empty if it is in sync.
-func (s *Snapshot) Reason(d *Decision) string {
-	return s.Rules.Reason(s.View(d.Key.Name), d.Change)
-}
+func (s *Snapshot) Reason(c *plan.Change) string { return s.Rules.Reason(s.View(c.Key.Name), *c) }
 
 // decide decides about every target of a name.
 func (s *Snapshot) decide(g *group) {
-	g.view, g.decisions = plan.NewView(g.sources), map[string]*Decision{}
+	g.view, g.decisions = plan.NewView(g.sources), map[string]*plan.Change{}
 	for namespace := range s.Rules.TargetNamespaces(g.view, maps.Keys(s.Namespaces), maps.Keys(g.objects)) {
 		key := types.NamespacedName{Namespace: namespace, Name: g.name}
-		t := plan.Target{Key: key, Namespace: s.Namespaces[namespace], Have: g.objects[namespace]}
-		d := &Decision{Change: s.Rules.Decide(g.view, t), Have: t.Have}
-		if t.Namespace != nil {
-			d.Superseded = s.Rules.Superseded(g.view, t, d.Change)
-		}
-		g.decisions[namespace] = d
+		c := s.Rules.Decide(g.view, plan.Target{Key: key, Namespace: s.Namespaces[namespace], Have: g.objects[namespace]})
+		g.decisions[namespace] = &c
 	}
 }

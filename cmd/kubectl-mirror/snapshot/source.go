@@ -49,7 +49,6 @@ type Source struct {
 	Warning   string         `json:"warning,omitempty"` // of the controller: "Reason: text"
 	Counts    map[string]int `json:"counts"`
 	Targets   []Target       `json:"targets,omitempty"`
-	UID       types.UID      `json:"-"`
 
 	version string // the resourceVersion
 }
@@ -83,14 +82,14 @@ func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
 		for _, source := range g.view.All() {
 			r := at(source.Key)
 			r.Status, r.Note = StatusOf(source)
-			r.UID, r.version = source.ConfigMap.UID, source.ConfigMap.ResourceVersion
+			r.version = source.ConfigMap.ResourceVersion
 		}
-		for _, d := range g.decisions {
-			if d.State != plan.StateNone {
-				at(d.Owner).add(d.State, d, s.Reason(d))
+		for namespace, c := range g.decisions {
+			if c.State != plan.StateNone {
+				at(c.Owner).add(c.State, namespace, s.Reason(c))
 			}
-			for _, superseded := range d.Superseded {
-				at(superseded.Key).add(plan.StateSuperseded, d, d.Owner.String()+" has precedence")
+			for _, superseded := range s.Rules.Superseded(g.view, plan.Target{Namespace: s.Namespaces[namespace]}, *c) {
+				at(superseded.Key).add(plan.StateSuperseded, namespace, c.Owner.String()+" has precedence")
 			}
 		}
 	}
@@ -104,7 +103,7 @@ func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
 }
 
 func newSource(k types.NamespacedName) *Source {
-	s := &Source{Namespace: k.Namespace, Name: k.Name, UID: GoneUID(k), Status: Gone, Counts: map[string]int{},
+	s := &Source{Namespace: k.Namespace, Name: k.Name, Status: Gone, Counts: map[string]int{},
 		Note: "it is gone or no source any more: its copies in scope are deleted at the end of the deletion grace"}
 	for _, state := range Counted {
 		s.Counts[state.String()] = 0
@@ -127,9 +126,9 @@ func StatusOf(s *plan.Source) (status, note string) {
 	return InSync, ""
 }
 
-func (s *Source) add(state plan.State, d *Decision, reason string) {
+func (s *Source) add(state plan.State, namespace, reason string) {
 	s.Counts[state.String()]++
-	s.Targets = append(s.Targets, Target{d.Key.Namespace, state.String(), reason})
+	s.Targets = append(s.Targets, Target{namespace, state.String(), reason})
 }
 
 // finish sets the status of a source that can be mirrored by its counts. found is nil if the source is gone.
@@ -163,15 +162,9 @@ func (s *Source) setStatus() {
 	}
 }
 
-// Ends reports whether nothing will change by itself.
-func (s *Source) Ends(ignoreBlocked bool) bool {
-	switch s.Status {
-	case Pending, NotKnown:
-		return false
-	case Rejected:
-		return ignoreBlocked
-	}
-	return true
+// GoesOn reports whether the status may change by itself.
+func (s *Source) GoesOn(ignoreBlocked bool) bool {
+	return s.Status == Pending || s.Status == NotKnown || s.Status == Rejected && !ignoreBlocked
 }
 
 // Succeeds reports whether the source is as its owner wants it to be.
@@ -196,9 +189,6 @@ func (s *Source) IsInSync() bool {
 	return s.Status == InSync || s.Status == OutOfScope && s.Total() == 0
 }
 
-// IsQuiet reports whether the cluster shows all that is to be said of the source.
-func (s *Source) IsQuiet() bool { return s.IsInSync() && s.Count(plan.StateExpiring) == 0 }
-
 // Summary is the status with the counts.
 func (s *Source) Summary() string {
 	text := s.Status
@@ -213,31 +203,23 @@ func (s *Source) Summary() string {
 // Reports are the newest events about one object, by reason.
 type Reports map[string]*corev1.Event
 
-// ReportsOf sorts the events of controllers of an instance by the object that they are about, and all about objects of
-// one name under [GoneUID], too.
-func ReportsOf(instance string, events []*corev1.Event) map[types.UID]Reports {
-	all := map[types.UID]Reports{}
+// ReportsOf sorts the events of controllers of an instance by the ConfigMap that they are about.
+func ReportsOf(instance string, events []*corev1.Event) map[types.NamespacedName]Reports {
+	all := map[types.NamespacedName]Reports{}
 	for _, e := range events {
-		if e.ReportingController != reporter || e.Annotations[plan.InstanceAnnotation] != instance {
+		about := types.NamespacedName{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
+		if e.Annotations[plan.InstanceAnnotation] != instance {
 			continue
 		}
-		is := e.InvolvedObject
-		for _, about := range []types.UID{is.UID, GoneUID(types.NamespacedName{Namespace: is.Namespace, Name: is.Name})} {
-			if all[about] == nil {
-				all[about] = Reports{}
-			}
-			if known := all[about][e.Reason]; known == nil || compareAge(e, known) > 0 {
-				all[about][e.Reason] = e
-			}
+		if all[about] == nil {
+			all[about] = Reports{}
+		}
+		if known := all[about][e.Reason]; known == nil || compareAge(e, known) > 0 {
+			all[about][e.Reason] = e
 		}
 	}
 	return all
 }
-
-// GoneUID stands for the UID of a source that is gone.
-func GoneUID(k types.NamespacedName) types.UID { return types.UID(k.String()) }
-
-const reporter = "mirror-controller"
 
 // number returns the number of targets in a state by the newest Mirrored; 0 if there is none, or somebody has forged it.
 func (r Reports) number(state plan.State) (n int) {
@@ -250,23 +232,23 @@ func (r Reports) number(state plan.State) (n int) {
 // warning returns the newest warning that is not over, as "Reason: text"; empty if there is none. One about copies that
 // expire comes first. A warning is over when a newer Mirrored counts none of its targets.
 func (r Reports) warning() string {
-	var newest *corev1.Event
+	var first *corev1.Event
 	for reason, e := range r {
-		state, counts := plan.Blocking[reason]
+		state := plan.Blocking[reason]
 		if reason == plan.ReasonExpiring {
-			state, counts = plan.StateExpiring, true
+			state = plan.StateExpiring
 		}
-		holds := e.Type == corev1.EventTypeWarning && (r.isNew(reason) || counts && r.number(state) > 0)
-		isFirst := newest == nil || reason == plan.ReasonExpiring ||
-			newest.Reason != plan.ReasonExpiring && compareAge(e, newest) > 0
-		if holds && isFirst {
-			newest = e
+		if e.Type != corev1.EventTypeWarning || !r.isNew(reason) && r.number(state) == 0 {
+			continue
+		}
+		if first == nil || state == plan.StateExpiring || first.Reason != plan.ReasonExpiring && compareAge(e, first) > 0 {
+			first = e
 		}
 	}
-	if newest == nil {
+	if first == nil {
 		return ""
 	}
-	return newest.Reason + ": " + newest.Message
+	return first.Reason + ": " + first.Message
 }
 
 // isNew reports whether there is an event with this reason, and no newer Mirrored.
@@ -329,26 +311,36 @@ func (r Reports) Judge(s *plan.Source, instance string, now time.Time) *Source {
 	return out
 }
 
-// Left returns the state of a source that is gone by the reports about its name; nil if copies of it do not expire.
-func (r Reports) Left(k types.NamespacedName) *Source {
-	if r[plan.ReasonExpiring] == nil {
-		return nil
-	}
-	out := newSource(k)
-	out.Warning = r.warning()
-	return out
-}
-
 // compareAge is positive if a is newer than b. Their times are in seconds, so the resourceVersion decides next.
 func compareAge(a, b *corev1.Event) int {
 	later, _ := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion) // 0 for none
 	return cmp.Or(a.LastTimestamp.Compare(b.LastTimestamp.Time), later)
 }
 
-// Reports returns what controllers have reported about objects of a namespace, or of all.
-func (r *Reader) Reports(ctx context.Context, namespace string) (map[types.UID]Reports, error) {
+// Reports returns what controllers have reported in a namespace, or in all.
+func (r *Reader) Reports(ctx context.Context, namespace string) (map[types.NamespacedName]Reports, error) {
 	var events []*corev1.Event
-	o := metav1.ListOptions{FieldSelector: "reportingComponent=" + reporter}
+	o := metav1.ListOptions{FieldSelector: "reportingComponent=mirror-controller"}
 	err := each(ctx, r.Client.CoreV1().Events(namespace).List, o, func(e *corev1.Event) { events = append(events, e) })
 	return ReportsOf(r.Rules.Instance(), events), err
+}
+
+// Reported returns the state of one source, or of those in a namespace, by what controllers have reported there.
+func (r *Reader) Reported(ctx context.Context, asked types.NamespacedName) (all []*Source, err error) {
+	reports, err := r.Reports(ctx, asked.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	o := listOptions(r.Rules.Label()+"="+plan.SourceValue, asked.Name)
+	err = each(ctx, r.Client.CoreV1().ConfigMaps(asked.Namespace).List, o, func(cm *corev1.ConfigMap) {
+		if r.Rules.AsksToBeMirrored(cm) {
+			all = append(all, reports[plan.KeyOf(cm)].Judge(r.Rules.ParseSource(cm), r.Rules.Instance(), time.Now()))
+		}
+	})
+	if expiring := reports[asked][plan.ReasonExpiring]; expiring != nil && len(all) == 0 {
+		gone := newSource(asked)
+		gone.Warning = reports[asked].warning()
+		all = append(all, gone)
+	}
+	return all, err
 }
