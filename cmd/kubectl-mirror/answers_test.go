@@ -15,7 +15,7 @@ import (
 func TestStatus(t *testing.T) {
 	s := everyState()
 	s.Copy(s.Add(plantest.Source("platform", "narrowed", plantest.Annotation(plan.PrefixAnnotation, "prod-"))), "team-a")
-	sources := s.Snapshot(t).Sources(types.NamespacedName{})
+	sources := s.Snapshot(t).Sources("")
 	var out golden
 	for _, source := range sources {
 		one := &report{Sources: []*snapshot.Source{source}, details: true}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
@@ -99,8 +100,10 @@ func (k *checker) check(ctx context.Context) {
 		{"probe/copy", true, k.probeCopy},
 		{"probe/confined", k.confined, k.probeConfined},
 		{"settings", k.confined, k.checkSettings},
-		{"publishers", k.publishers, k.bound("-publishers", "only holders of the verb mirror publish", "admission/publishers")},
-		{"protect-copies", k.protected, k.bound("-protected-copies", "only the controller changes copies", "protect-copies")},
+		{"publishers", k.publishers, k.bound("-publishers", "only holders of the verb mirror publish",
+			"admission/publishers")},
+		{"protect-copies", k.protected, k.bound("-protected-copies", "only the controller changes copies",
+			"protect-copies")},
 	} {
 		if c.expected {
 			is := c.run(ctx)
@@ -130,7 +133,8 @@ func (k *checker) checkController(ctx context.Context) line {
 			return unknown(err)
 		}
 		writes = leader != ""
-		text += fmt.Sprintf("; Lease %s/%s: %s", k.settings.leaseNamespace, k.settings.leaseName, cmp.Or(leader, "nobody holds it"))
+		text += fmt.Sprintf("; Lease %s/%s: %s", k.settings.leaseNamespace, k.settings.leaseName,
+			cmp.Or(leader, "nobody holds it"))
 	}
 	switch {
 	case wanted > 1 && !k.settings.leaderElect:
@@ -180,23 +184,22 @@ func unmarked(namespace string) *corev1.ConfigMap {
 // probeCopy asks whether the controller may create copies in a target. One namespace may refuse for reasons of its own,
 // such as a quota.
 func (k *checker) probeCopy(ctx context.Context) line {
-	const most = 3
 	home := append(slices.Clone(k.settings.SourceNamespaces), k.settings.deployment.Namespace)[0]
 	namespaces, err := (&snapshot.Reader{Client: k.as}).Namespaces(ctx)
 	if err != nil {
 		return refusal(err)
 	}
-	targets := slices.Sorted(maps.Keys(namespaces))
-	targets = slices.DeleteFunc(targets, func(name string) bool {
-		return name == home || k.Rules.Exclusion(plan.AnySource(), namespaces[name]) != plan.NotExcluded
-	})
-	is := line{Result: resultNotProbed, Detail: "no namespace is a target yet"}
-	for _, target := range targets[:min(most, len(targets))] {
+	is, most := line{Result: resultNotProbed, Detail: "no namespace is a target yet"}, 3
+	for _, target := range slices.Sorted(maps.Keys(namespaces)) {
+		isTarget := k.Rules.Exclusion(plan.AnySource(), namespaces[target]) == plan.NotExcluded
+		if target == home || !isTarget || most == 0 {
+			continue
+		}
 		cm := k.Rules.Desired(k.Rules.ParseSource(unmarked(home)), target, nil)
 		if _, err = k.as.CoreV1().ConfigMaps(target).Create(ctx, cm, dryRun); err == nil {
 			return ok("the controller may create copies in namespace " + target)
 		}
-		is = refusal(err)
+		is, most = refusal(err), most-1
 	}
 	return is
 }
@@ -225,7 +228,8 @@ func refusedAsConfined(err error) bool {
 	return apierrors.IsForbidden(err) && confinedPolicy.MatchString(err.Error())
 }
 
-const followArguments = ": have the annotations of the ClusterRoleBinding follow the arguments: see deploy/docs/policies.md"
+const followArguments = ": have the annotations of the ClusterRoleBinding follow the arguments: see " +
+	"deploy/docs/policies.md"
 
 // refusal says that the API server refuses what the controller has to do, with the likely remedy.
 func refusal(err error) line {
@@ -276,8 +280,9 @@ func (k *checker) checkSettings(ctx context.Context) line {
 	if err != nil {
 		return unknown(err)
 	}
+	isAccount := func(s rbacv1.Subject) bool { return account(s.Namespace, s.Name) == k.account() }
 	for _, b := range list.Items {
-		if !slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool { return account(s.Namespace, s.Name) == k.account() }) {
+		if !slices.ContainsFunc(b.Subjects, isAccount) {
 			continue
 		}
 		text := "the annotations of ClusterRoleBinding " + b.Name
@@ -305,7 +310,7 @@ func (s *settings) differsFrom(annotations map[string]string) (differs []string)
 		if name == "namespace-selector" {
 			wanted = requirements(wanted)
 		}
-		if items(value) != items(wanted) {
+		if !items(value).Equal(items(wanted)) {
 			differs = append(differs, fmt.Sprintf("%s is %q, and the flag %q", name, value, wanted))
 		}
 	}
@@ -329,11 +334,16 @@ func requirements(selector string) string {
 	return strings.Join(lines, "\n")
 }
 
-// items returns the items of an annotation in a fixed order.
-func items(value string) string {
-	all := strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == '\n' })
-	slices.Sort(all)
-	return strings.Join(all, ",")
+// items returns the items of an annotation, of a requirement those such as "team In red".
+func items(value string) sets.Set[string] {
+	all := sets.New[string]()
+	for line := range strings.SplitSeq(value, "\n") {
+		head := line[:strings.LastIndex(line, " ")+1]
+		for item := range strings.SplitSeq(line[len(head):], ",") {
+			all.Insert(head + item)
+		}
+	}
+	return all.Delete("")
 }
 
 func (k *checker) end() error {

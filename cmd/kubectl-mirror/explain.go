@@ -99,7 +99,8 @@ func (x *subject) is() (is, remedy string) {
 	m, label := plan.MarksOf(x.cm), x.cm.Labels[x.Label()]
 	switch {
 	case isCopy(x.cm):
-		return fmt.Sprintf("ConfigMap %s is a copy of %s, by its annotations, of instance %s.", x.key, m.Source, m.Instance), ""
+		return fmt.Sprintf("ConfigMap %s is a copy of %s, by its annotations, of instance %s.", x.key, m.Source,
+			m.Instance), ""
 	case m.Source.Name != "" && x.cm.Annotations[plan.CopyAnnotation] == "":
 		return fmt.Sprintf("ConfigMap %s was a copy of %s, and is released: its marks are not complete, so no controller "+
 			"changes it.", x.key, m.Source), ""
@@ -119,8 +120,7 @@ func isCopy(cm *corev1.ConfigMap) bool {
 // explainTarget says in which state the target is, and why, and what would change that.
 func (x *subject) explainTarget() (why, remedy string) {
 	c, view := x.snap.Decision(x.key), x.snap.View(x.key.Name)
-	state := strings.ReplaceAll(c.State.String(), "_", " ")
-	why = strings.TrimSuffix(fmt.Sprintf("The target of %s is %s: %s", c.Owner, state, x.snap.Reason(c)), ": ") + "."
+	why = strings.TrimSuffix(fmt.Sprintf("The target of %s is %s: %s", c.Owner, c.State, x.snap.Reason(c)), ": ") + "."
 	switch c.State {
 	case plan.StateNone:
 		why, remedy = x.withheld(view.All())
@@ -142,8 +142,8 @@ func (x *subject) explainTarget() (why, remedy string) {
 func (x *subject) withheld(sources []*plan.Source) (why, remedy string) {
 	switch {
 	case x.ns == nil:
-		why, remedy = x.ExplainExclusion(plan.AnySource(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: x.key.Namespace}})
-		if why != "" {
+		would := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: x.key.Namespace}}
+		if why, remedy = x.ExplainExclusion(plan.AnySource(), would); why != "" {
 			return "there is no namespace " + x.key.Namespace + ", and a new one would be no target: " + why, remedy
 		}
 		return "there is no namespace " + x.key.Namespace, "kubectl create namespace " + x.key.Namespace
@@ -176,8 +176,8 @@ func (x *subject) explainAlone() (why, remedy string) {
 		return why + " It is deleted at the end of the deletion grace, unless its source holds it: the namespace has the " +
 			optOut + ".", "remove that label, if you may patch the namespace"
 	}
-	return why, fmt.Sprintf("ask the owner of %s to leave your namespace out, or opt out of all copies: if you may patch the "+
-		"namespace, kubectl label namespace %s %s=%s", plan.MarksOf(x.cm).Source, x.key.Namespace, x.Label(),
+	return why, fmt.Sprintf("ask the owner of %s to leave your namespace out, or opt out of all copies: if you may patch "+
+		"the namespace, kubectl label namespace %s %s=%s", plan.MarksOf(x.cm).Source, x.key.Namespace, x.Label(),
 		plan.OptOutValue)
 }
 

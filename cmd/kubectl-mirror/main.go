@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways in which kubectl signs in
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	stamped "github.com/mirror-controller/mirror-controller/cmd/internal/version"
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
@@ -64,11 +65,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(out)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
-	if code := exitYes; err == nil || errors.As(err, &code) {
-		if err = out.Flush(); err == nil {
-			return int(code)
-		}
+	err, code := root.ExecuteContext(ctx), exitYes
+	if errors.As(err, &code) {
+		err = nil
+	}
+	if err = cmp.Or(err, out.Flush()); err == nil {
+		return int(code)
 	}
 	switch {
 	case apierrors.IsUnauthorized(err):
@@ -76,7 +78,6 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case utilnet.IsConnectionRefused(err):
 		err = fmt.Errorf("no API server answers: start it, or choose another kubeconfig, host or port: %w", err)
 	}
-	_ = out.Flush() // the error counts that came first
 	for line := range strings.Lines(err.Error()) {
 		if line = strings.TrimSpace(line); line != "" {
 			fmt.Fprintf(stderr, "%s: %s\n", displayName, printable(line))
@@ -125,8 +126,8 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// command completes a command, which is about some ConfigMaps or, without an argument, about all of a namespace or of the
-// whole cluster. Its result is printed as -o says.
+// command completes a command, which is about some ConfigMaps or, without an argument, about all of a namespace or of
+// the whole cluster. Its result is printed as -o says.
 func (c *cli) command(cmd *cobra.Command, wholeCluster bool,
 	run func(context.Context, *session, []types.NamespacedName) (printed, error)) *cobra.Command {
 	var format string
@@ -180,20 +181,16 @@ func (c *cli) client(as string) (kubernetes.Interface, error) {
 // or of the context.
 func (c *cli) parseKeys(args []string) (keys []types.NamespacedName, err error) {
 	for _, arg := range args {
-		parts := strings.Split(arg, "/")
-		if len(parts) > 1 && slices.Contains([]string{"configmap", "configmaps", "cm"}, parts[0]) {
-			parts = parts[1:]
-		}
-		key := types.NamespacedName{Namespace: parts[0], Name: parts[len(parts)-1]}
+		key, wrong := cache.ParseObjectName(strings.TrimPrefix(arg, "configmap/"))
 		switch {
-		case slices.Contains(parts, "") || len(parts) > 2:
+		case wrong != nil || key.Name == "":
 			return nil, fmt.Errorf("%q: must be NAMESPACE/NAME or a name", arg)
-		case len(parts) == 1:
+		case key.Namespace == "":
 			key.Namespace, _, err = c.kube.ToRawKubeConfigLoader().Namespace()
-		case *c.kube.Namespace != "" && *c.kube.Namespace != parts[0]:
+		case *c.kube.Namespace != "" && *c.kube.Namespace != key.Namespace:
 			return nil, fmt.Errorf("%q: is not in --namespace=%q: give one of the two", arg, *c.kube.Namespace)
 		}
-		keys = append(keys, key)
+		keys = append(keys, key.AsNamespacedName())
 	}
 	return keys, err
 }

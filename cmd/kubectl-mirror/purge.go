@@ -30,9 +30,9 @@ Exit codes: 0 all gone, or nothing to delete; 1 refused, not confirmed or not al
 
 func newPurge(c *cli) *cobra.Command {
 	p := &purge{planned: &planned{Targets: []*target{}}}
-	cmd := &cobra.Command{Use: "purge [SOURCE]", Short: "Delete the copies of an instance, or of one source", Long: purgeHelp,
-		Example: "  kubectl mirror purge --dry-run\n  kubectl mirror purge platform/settings --yes",
-		Args:    cobra.MaximumNArgs(1)}
+	cmd := &cobra.Command{Use: "purge [SOURCE]", Short: "Delete the copies of an instance, or of one source",
+		Long: purgeHelp, Example: "  kubectl mirror purge --dry-run\n  kubectl mirror purge platform/settings --yes",
+		Args: cobra.MaximumNArgs(1)}
 	cmd.Flags().BoolVarP(&p.yes, "yes", "y", false, "Do not ask.")
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "Show the list, and delete nothing.")
 	cmd.Flags().BoolVar(&p.force, "force", false, "Delete although a controller of the instance runs.")
@@ -69,9 +69,6 @@ func (p *purge) end() (err error) {
 
 // list lists the copies of a source, or all.
 func (p *purge) list(ctx context.Context, of []types.NamespacedName) error {
-	options := p.settings.Options.Options
-	options.Prune = false // with --prune no copy counts as out of scope
-	p.Rules = plan.NewRules(&options)
 	of = append(of, types.NamespacedName{}) // all
 	snap, err := p.Read(ctx, of[0].Name)
 	if err != nil {
@@ -120,7 +117,7 @@ func (p *purge) confirm() error {
 			return err
 		}
 	}
-	fmt.Fprintf(p.cmd.ErrOrStderr(), "Delete these copies of instance %s (%d)? [y/N] ", p.settings.Instance, len(p.Targets))
+	fmt.Fprintf(p.cmd.ErrOrStderr(), "Delete these copies of instance %s (%d)? [y/N] ", p.Rules.Instance(), len(p.Targets))
 	line, _ := bufio.NewReader(p.cmd.InOrStdin()).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(line)) {
 	case "y", "yes":

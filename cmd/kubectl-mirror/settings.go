@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
@@ -43,24 +44,23 @@ func (s *settings) runs(ctx context.Context, client kubernetes.Interface) (bool,
 	return holder != "", err
 }
 
-// leader returns the Pod that holds the Lease and renews it; empty if there is none. The time is that of the API server,
-// which everybody may ask for: the machine of the user may have another.
+// leader returns the Pod that holds the Lease and renews it; empty if there is none. The time is that of the API
+// server, which everybody may ask for: the machine of the user may have another.
 func (s *settings) leader(ctx context.Context, client kubernetes.Interface) (string, error) {
 	lease, err := client.CoordinationV1().Leases(s.leaseNamespace).Get(ctx, s.leaseName, metav1.GetOptions{})
-	l := lease.Spec
-	if err != nil || l.HolderIdentity == nil || l.RenewTime == nil || l.LeaseDurationSeconds == nil {
-		if apierrors.IsNotFound(err) {
-			err = nil
-		}
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	} else if err != nil {
 		return "", err
 	}
+	l := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
 	now, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
 		metav1.CreateOptions{})
-	if err != nil || !now.CreationTimestamp.Time.Before(l.RenewTime.Add(time.Duration(*l.LeaseDurationSeconds)*time.Second)) {
+	if now.CreationTimestamp.After(l.RenewTime.Add(time.Duration(l.LeaseDurationSeconds) * time.Second)) {
 		return "", err
 	}
-	holder, _, _ := strings.Cut(*l.HolderIdentity, "_") // the name of the Pod and a number
-	return holder, nil
+	holder, _, _ := strings.Cut(l.HolderIdentity, "_") // the name of the Pod and a number
+	return holder, err
 }
 
 // deciding are the flags of a controller that decide what is mirrored where. The first two name the targets.
@@ -116,8 +116,9 @@ func (f *settingsFlags) find(ctx context.Context, client kubernetes.Interface) (
 	case err != nil:
 		return nil, err
 	case len(deployments) == 0:
-		return nil, errors.New("cannot find the controller: no Deployment has the label " + deployed + ": name its Deployment " +
-			"with --controller or, before an installation, ask kubectl mirror plan with its flags, at least --namespace-prefix")
+		return nil, errors.New("cannot find the controller: no Deployment has the label " + deployed + ": name its " +
+			"Deployment with --controller or, before an installation, ask kubectl mirror plan with its flags, at least " +
+			"--namespace-prefix")
 	case len(deployments) > 1:
 		return nil, fmt.Errorf("found %d controllers: choose one with --controller", len(deployments))
 	}
@@ -158,10 +159,7 @@ func deploymentsOf(ctx context.Context, client kubernetes.Interface, key string)
 		return nil, fmt.Errorf("--controller=%q: must be NAMESPACE/NAME of a Deployment", key)
 	}
 	d, err := client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	return []appsv1.Deployment{*d}, nil
+	return []appsv1.Deployment{*d}, err
 }
 
 // containerOf returns the controller's container, an empty one if there is none. A service mesh may have put one of its

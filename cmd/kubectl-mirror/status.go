@@ -85,7 +85,7 @@ func (s *session) readCluster(ctx context.Context, asked types.NamespacedName) (
 	if err != nil {
 		return nil, err
 	}
-	sources := snap.Sources(asked)
+	sources := snap.Sources(asked.Namespace)
 	unclear := slices.DeleteFunc(slices.Clone(sources), func(source *snapshot.Source) bool {
 		return source.IsInSync() && source.Count(plan.StateExpiring) == 0
 	})
@@ -167,7 +167,7 @@ func (r *report) table(w io.Writer) {
 	}
 	columns := []string{"Namespace", "Name", "Status", "Targets"}
 	for _, state := range snapshot.Counted {
-		columns = append(columns, strings.ReplaceAll(state.String(), "_", "-"))
+		columns = append(columns, state.String())
 	}
 	var rows [][]any
 	for _, s := range r.Sources {
@@ -201,9 +201,9 @@ The exit code is the highest of all sources. Copies that expire are no targets: 
 func newWait(c *cli) *cobra.Command {
 	var timeout time.Duration
 	var ignoreBlocked bool
-	cmd := &cobra.Command{Use: "wait SOURCE...", Short: "Wait until all copies of some sources are in sync", Long: waitHelp,
+	cmd := &cobra.Command{Use: "wait SOURCE...", Short: "Wait until all copies of some sources are in sync",
 		Example: "  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m",
-		Args:    cobra.MinimumNArgs(1)}
+		Long:    waitHelp, Args: cobra.MinimumNArgs(1)}
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "Time after which the command ends with exit code 1.")
 	cmd.Flags().BoolVar(&ignoreBlocked, "ignore-blocked", false, "Do not fail if targets are rejected or blocked.")
 	return c.command(cmd, false, func(ctx context.Context, s *session, keys []types.NamespacedName) (printed, error) {
@@ -213,8 +213,8 @@ func newWait(c *cli) *cobra.Command {
 	})
 }
 
-// wait waits until all sources end, or the time is over, and returns the last that is known of them. It says why it goes
-// on.
+// wait waits until all sources end, or the time is over, and returns the last that is known of them. It says why it
+// goes on.
 func (s *session) wait(ctx context.Context, keys []types.NamespacedName, timeout time.Duration, ignoreBlocked bool) (
 	last []*snapshot.Source, err error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)

@@ -49,9 +49,7 @@ func (r *Reader) Read(ctx context.Context, name string) (*Snapshot, error) {
 // decide decides about every target of a name. Where a copy is to be created, it asks for the objects without a label
 // of ours, which no watch shows.
 func (r *Reader) decide(ctx context.Context, s *Snapshot, g *group) error {
-	s.decide(g)
-	creates := func(c *plan.Change) bool { return c.Op == plan.OpCreate }
-	if !slices.ContainsFunc(slices.Collect(maps.Values(g.decisions)), creates) {
+	if !s.decide(g) {
 		return nil
 	}
 	err := each(ctx, r.Client.CoreV1().ConfigMaps("").List, listOptions("", g.name), func(cm *corev1.ConfigMap) {
@@ -204,12 +202,14 @@ func (s *Snapshot) Copies() (out []*plan.Change) {
 // Reason returns why a target is in its state, in words; empty if it is in sync.
 func (s *Snapshot) Reason(c *plan.Change) string { return s.Rules.Reason(s.View(c.Key.Name), *c) }
 
-// decide decides about every target of a name.
-func (s *Snapshot) decide(g *group) {
+// decide decides about every target of a name, and reports whether a copy is to be created.
+func (s *Snapshot) decide(g *group) (creates bool) {
 	g.view, g.decisions = plan.NewView(g.sources), map[string]*plan.Change{}
 	for namespace := range s.Rules.TargetNamespaces(g.view, maps.Keys(s.Namespaces), maps.Keys(g.objects)) {
 		key := types.NamespacedName{Namespace: namespace, Name: g.name}
 		c := s.Rules.Decide(g.view, plan.Target{Key: key, Namespace: s.Namespaces[namespace], Have: g.objects[namespace]})
 		g.decisions[namespace] = &c
+		creates = creates || c.Op == plan.OpCreate
 	}
+	return creates
 }

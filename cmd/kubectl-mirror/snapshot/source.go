@@ -47,7 +47,7 @@ type Source struct {
 	Status    string         `json:"status"`
 	Note      string         `json:"note,omitempty"`
 	Warning   string         `json:"warning,omitempty"` // of the controller: "Reason: text"
-	Counts    map[string]int `json:"counts"`
+	Counts    map[string]int `json:"counts"`            // by state
 	Targets   []Target       `json:"targets,omitempty"`
 
 	version string // the resourceVersion
@@ -69,8 +69,8 @@ func compareKeys(a, b types.NamespacedName) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// Sources returns the state of one source, of those of a namespace, or of all, sorted.
-func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
+// Sources returns the state of the sources in a namespace, or in all, sorted.
+func (s *Snapshot) Sources(namespace string) []*Source {
 	found := map[types.NamespacedName]*Source{}
 	at := func(k types.NamespacedName) *Source {
 		if found[k] == nil {
@@ -84,17 +84,17 @@ func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
 			r.Status, r.Note = StatusOf(source)
 			r.version = source.ConfigMap.ResourceVersion
 		}
-		for namespace, c := range g.decisions {
+		for target, c := range g.decisions {
 			if c.State != plan.StateNone {
-				at(c.Owner).add(c.State, namespace, s.Reason(c))
+				at(c.Owner).add(c.State, target, s.Reason(c))
 			}
-			for _, superseded := range s.Rules.Superseded(g.view, plan.Target{Namespace: s.Namespaces[namespace]}, *c) {
-				at(superseded.Key).add(plan.StateSuperseded, namespace, c.Owner.String()+" has precedence")
+			for _, superseded := range s.Rules.Superseded(g.view, plan.Target{Namespace: s.Namespaces[target]}, *c) {
+				at(superseded.Key).add(plan.StateSuperseded, target, c.Owner.String()+" has precedence")
 			}
 		}
 	}
 	maps.DeleteFunc(found, func(k types.NamespacedName, _ *Source) bool {
-		return asked.Name != "" && asked.Name != k.Name || asked.Namespace != "" && asked.Namespace != k.Namespace
+		return namespace != "" && namespace != k.Namespace
 	})
 	for k, r := range found {
 		s.finish(r, s.View(k.Name).Find(k))
@@ -103,12 +103,8 @@ func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
 }
 
 func newSource(k types.NamespacedName) *Source {
-	s := &Source{Namespace: k.Namespace, Name: k.Name, Status: Gone, Counts: map[string]int{},
+	return &Source{Namespace: k.Namespace, Name: k.Name, Status: Gone, Counts: map[string]int{},
 		Note: "it is gone or no source any more: its copies in scope are deleted at the end of the deletion grace"}
-	for _, state := range Counted {
-		s.Counts[state.String()] = 0
-	}
-	return s
 }
 
 // StatusOf returns the status of a source that is there, as far as it is known without its targets, and why nothing is
@@ -142,7 +138,7 @@ func (s *Snapshot) finish(r *Source, found *plan.Source) {
 	default:
 		r.setStatus()
 	}
-	if r.Count(plan.StateHeld) > 0 && found != nil && found.HeldBy() != "" {
+	if r.Count(plan.StateHeld) > 0 {
 		by, remedy := found.Hold()
 		r.Note = "held targets stay as they are by the annotation " + by + ": to reach them, " + remedy
 	}
@@ -200,28 +196,27 @@ func (s *Source) Summary() string {
 	return text
 }
 
-// Reports are the newest events about one object, by reason.
+// Reports are the newest events about one source, by reason.
 type Reports map[string]*corev1.Event
 
-// ReportsOf sorts the events of controllers of an instance by the ConfigMap that they are about.
-func ReportsOf(instance string, events []*corev1.Event) map[types.NamespacedName]Reports {
+// Reports returns what controllers of the instance have reported in a namespace, or in all, by source.
+func (r *Reader) Reports(ctx context.Context, namespace string) (map[types.NamespacedName]Reports, error) {
 	all := map[types.NamespacedName]Reports{}
-	for _, e := range events {
+	o := metav1.ListOptions{FieldSelector: "reportingComponent=mirror-controller"}
+	err := each(ctx, r.Client.CoreV1().Events(namespace).List, o, func(e *corev1.Event) {
 		about := types.NamespacedName{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
-		if e.Annotations[plan.InstanceAnnotation] != instance {
-			continue
-		}
 		if all[about] == nil {
 			all[about] = Reports{}
 		}
-		if known := all[about][e.Reason]; known == nil || compareAge(e, known) > 0 {
+		known := all[about][e.Reason]
+		if e.Annotations[plan.InstanceAnnotation] == r.Rules.Instance() && (known == nil || isNewer(e, known)) {
 			all[about][e.Reason] = e
 		}
-	}
-	return all
+	})
+	return all, err
 }
 
-// number returns the number of targets in a state by the newest Mirrored; 0 if there is none, or somebody has forged it.
+// number returns the number of targets in a state by the newest Mirrored; 0 if none has it, or somebody has forged it.
 func (r Reports) number(state plan.State) (n int) {
 	if e := r[plan.ReasonMirrored]; e != nil {
 		n, _ = strconv.Atoi(e.Annotations[plan.EventAnnotation(state)])
@@ -241,7 +236,7 @@ func (r Reports) warning() string {
 		if e.Type != corev1.EventTypeWarning || !r.isNew(reason) && r.number(state) == 0 {
 			continue
 		}
-		if first == nil || state == plan.StateExpiring || first.Reason != plan.ReasonExpiring && compareAge(e, first) > 0 {
+		if first == nil || state == plan.StateExpiring || first.Reason != plan.ReasonExpiring && isNewer(e, first) {
 			first = e
 		}
 	}
@@ -254,7 +249,7 @@ func (r Reports) warning() string {
 // isNew reports whether there is an event with this reason, and no newer Mirrored.
 func (r Reports) isNew(reason string) bool {
 	e, mirrored := r[reason], r[plan.ReasonMirrored]
-	return e != nil && (mirrored == nil || compareAge(e, mirrored) > 0)
+	return e != nil && (mirrored == nil || isNewer(e, mirrored))
 }
 
 // counts reports whether the newest Mirrored has the numbers of a version of the source: no target was pending then,
@@ -265,8 +260,8 @@ func (r Reports) counts(version string) bool {
 		!slices.ContainsFunc(slices.Collect(maps.Keys(plan.Blocking)), r.isNew)
 }
 
-// Learn adds what the reports show and no object does: targets that are rejected or fought over count as pending without
-// them.
+// Learn adds what the reports show and no object does: without them, targets that are rejected or fought over count as
+// pending.
 func (s *Source) Learn(r Reports) {
 	if s.Count(plan.StateExpiring) == 0 {
 		delete(r, plan.ReasonExpiring) // that is over
@@ -283,8 +278,8 @@ func (s *Source) Learn(r Reports) {
 	}
 }
 
-// Judge returns the state of a source by the reports alone.
-func (r Reports) Judge(s *plan.Source, instance string, now time.Time) *Source {
+// judge returns the state of a source by the reports alone, which are those of an instance.
+func (r Reports) judge(s *plan.Source, instance string) *Source {
 	out, version := newSource(s.Key), s.ConfigMap.ResourceVersion
 	if out.Status, out.Note = StatusOf(s); out.Status != InSync {
 		return out
@@ -307,22 +302,15 @@ func (r Reports) Judge(s *plan.Source, instance string, now time.Time) *Source {
 		}
 		out.setStatus()
 	}
-	out.Note = fmt.Sprintf("as the controller reported %s ago", duration.HumanDuration(max(0, now.Sub(newest.LastTimestamp.Time))))
+	age := max(0, time.Since(newest.LastTimestamp.Time))
+	out.Note = fmt.Sprintf("as the controller reported %s ago", duration.HumanDuration(age))
 	return out
 }
 
-// compareAge is positive if a is newer than b. Their times are in seconds, so the resourceVersion decides next.
-func compareAge(a, b *corev1.Event) int {
-	later, _ := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion) // 0 for none
-	return cmp.Or(a.LastTimestamp.Compare(b.LastTimestamp.Time), later)
-}
-
-// Reports returns what controllers have reported in a namespace, or in all.
-func (r *Reader) Reports(ctx context.Context, namespace string) (map[types.NamespacedName]Reports, error) {
-	var events []*corev1.Event
-	o := metav1.ListOptions{FieldSelector: "reportingComponent=mirror-controller"}
-	err := each(ctx, r.Client.CoreV1().Events(namespace).List, o, func(e *corev1.Event) { events = append(events, e) })
-	return ReportsOf(r.Rules.Instance(), events), err
+// isNewer reports whether a was written after b.
+func isNewer(a, b *corev1.Event) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err == nil && order > 0
 }
 
 // Reported returns the state of one source, or of those in a namespace, by what controllers have reported there.
@@ -334,7 +322,7 @@ func (r *Reader) Reported(ctx context.Context, asked types.NamespacedName) (all 
 	o := listOptions(r.Rules.Label()+"="+plan.SourceValue, asked.Name)
 	err = each(ctx, r.Client.CoreV1().ConfigMaps(asked.Namespace).List, o, func(cm *corev1.ConfigMap) {
 		if r.Rules.AsksToBeMirrored(cm) {
-			all = append(all, reports[plan.KeyOf(cm)].Judge(r.Rules.ParseSource(cm), r.Rules.Instance(), time.Now()))
+			all = append(all, reports[plan.KeyOf(cm)].judge(r.Rules.ParseSource(cm), r.Rules.Instance()))
 		}
 	})
 	if expiring := reports[asked][plan.ReasonExpiring]; expiring != nil && len(all) == 0 {
