@@ -8,67 +8,54 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
-	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
 func TestStatus(t *testing.T) {
-	s := everyState()
-	s.Copy(s.Add(plantest.Source("platform", "narrowed", plantest.Annotation(plan.PrefixAnnotation, "prod-"))), "team-a")
-	sources := s.Snapshot(t).Sources("")
+	sources := read(t, everyState()).Sources("")
 	var out golden
 	for _, source := range sources {
-		one := &report{Sources: []*snapshot.Source{source}, details: true}
 		formats := outputFormats[:1]
 		if source.Key().String() == "platform/mixed" {
 			source.Warning = "WriteFailed: Out of sync in namespace team-g: the API server rejects\nthe write."
 			formats = outputFormats
 		}
-		out.print(t, source.Name, one, formats...)
+		out.print(source.Name, &report{Sources: []*snapshot.Source{source}, details: true}, formats...)
 	}
-	out.print(t, "all", &report{Sources: sources, answer: exitOf(sources, (*snapshot.Source).IsInSync)}, "table")
-	out.print(t, "none", &report{}, "table")
+	out.print("all", &report{Sources: sources, answer: exitOf(sources, (*snapshot.Source).IsInSync)}, "table")
+	out.print("none", &report{}, "table")
 	out.compare(t, "status")
 }
 
 func TestPlan(t *testing.T) {
 	var out golden
-	out.print(t, "every state", newPlanned(everyState().Snapshot(t)), outputFormats...)
-	out.print(t, "nothing", newPlanned(newScene().Snapshot(t)), outputFormats...)
+	out.print("every state", newPlanned(read(t, everyState())), outputFormats...)
+	out.print("nothing", newPlanned(read(t, newReader())), outputFormats...)
 	out.compare(t, "plan")
 }
 
 // TestExplain explains ConfigMaps in every state. Each answer says in its first line which rule decides.
 func TestExplain(t *testing.T) {
-	s := everyState()
-	s.Copy(plantest.Source("platform", "unlabelled"), "team-a")
-	pasted := plantest.Annotation(plan.CopyAnnotation, "team-a/pasted")
-	s.Add(plantest.ConfigMap("platform", "unlabelled"), plantest.ConfigMap("team-a", "neither"),
-		plantest.Marked("platform", "pasted", pasted),
-		plantest.ConfigMap("platform", "odd", plantest.Label("mirror", "True")),
-		plantest.Source("platform", "going", plantest.Deleting), plantest.Source("platform", "theirs"),
-		plantest.ConfigMap("team-h", "theirs", plantest.Immutable, plantest.Data("key", "theirs")))
-	snap := s.Snapshot(t)
+	reader := everyState()
+	snap := read(t, reader)
 	var out golden
 	const copies = "team-h/mixed team-b/mixed team-no/mixed dev-a/mixed team-b/staged team-a/large"
 	const foreign = "team-d/mixed team-e/mixed team-f/mixed team-h/theirs team-b/large"
-	const missing = "team-g/mixed team-c/staged team-g/unknown team-no/synced team-x/synced team-g/nowhere"
+	const missing = "team-g/mixed team-c/staged team-g/unknown team-no/synced team-x/synced other/synced team-g/nowhere"
 	const others = "team-a/neither platform/pasted platform/odd platform/going platform/unlabelled team-a/unlabelled"
 	for arg := range strings.FieldsSeq(copies + " " + foreign + " " + missing + " " + others) {
 		namespace, name, _ := strings.Cut(arg, "/")
 		key := types.NamespacedName{Namespace: namespace, Name: name}
-		x := &subject{snap.Rules, key, s.Get(key), snap.Namespaces[namespace], snap}
-		out.print(t, arg, x.explain(), "table")
+		cm, _ := reader.Get(t.Context(), key) // nothing fails in memory
+		out.print(arg, (&subject{snap.Rules, key, cm, snap.Namespaces[namespace], snap}).explain(), "table")
 	}
 	out.compare(t, "explain")
 }
 
 // TestC70ExplainAlone has what a tenant is told who sees one namespace only: no command is for another one.
 func TestC70ExplainAlone(t *testing.T) {
-	o, source := plan.NewOptions(), plantest.Source("platform", "settings")
-	rules := plan.NewRules(&o)
-	other := plantest.Marked("team-a", "settings", plantest.Annotation(plan.SourceAnnotation, "platform/other"))
-	made := plantest.Marked("team-a", "settings", plantest.Annotation(plan.CopyAnnotation, "team-b/settings"))
+	rules, source := newReader().Rules, plantest.Source("platform", "settings")
+	const copied, made = "mirror-controller.github.io/source", "mirror-controller.github.io/copy"
 	optsOut := plantest.Namespace("team-a", "mirror", "false")
 	var out golden
 	for _, test := range []struct {
@@ -80,16 +67,16 @@ func TestC70ExplainAlone(t *testing.T) {
 		{"nothing, and the namespace opts out", nil, optsOut},
 		{"a copy", plantest.Copy(rules, source, "team-a"), plantest.Namespace("team-a")},
 		{"a copy, and the namespace opts out", plantest.Copy(rules, source, "team-a"), optsOut},
-		{"released", plantest.Copy(rules, source, "team-a", plantest.Without(plan.CopyAnnotation)), nil},
+		{"released", plantest.Copy(rules, source, "team-a", plantest.Without(made)), nil},
 		{"an edited copy", plantest.Copy(rules, source, "team-a", plantest.Data("key", "edited")), nil},
 		{"a foreign one", plantest.ConfigMap("team-a", "settings"), nil},
 		{"one with a finalizer", plantest.ConfigMap("team-a", "settings", plantest.Finalizer), nil},
-		{"a copy of another name", other, nil},
-		{"made of a copy", made, nil},
+		{"a copy of another name", plantest.Marked("team-a", "settings", plantest.Annotation(copied, "platform/other")), nil},
+		{"made of a copy", plantest.Marked("team-a", "settings", plantest.Annotation(made, "team-b/settings")), nil},
 		{"one with an odd label", plantest.ConfigMap("team-a", "settings", plantest.Label("mirror", "True")), nil},
 	} {
 		x := &subject{rules, types.NamespacedName{Namespace: "team-a", Name: "settings"}, test.cm, test.ns, nil}
-		out.print(t, test.title, x.explain(), "table")
+		out.print(test.title, x.explain(), "table")
 	}
 	out.compare(t, "alone")
 }

@@ -11,9 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 )
 
 // idToken returns a token of OpenID Connect that ends at a time.
@@ -22,41 +19,34 @@ func idToken(end time.Time) string {
 	return encode([]byte(`{}`)) + "." + encode(fmt.Appendf(nil, `{"exp": %d}`, end.Unix())) + ".signature"
 }
 
+// kubeconfig has the address of a server, its certificate, and an expired token.
+const kubeconfig = `{"current-context": "any", "contexts": [{"name": "any", "context": {"cluster": "any", "user": "any"}}],
+"clusters": [{"name": "any", "cluster": {"server": %[1]q, "certificate-authority-data": %[2]q}}],
+"users": [{"name": "any", "user": {"auth-provider": {"name": "oidc", "config": {"client-id": "any", "client-secret": "any",
+"idp-issuer-url": %[1]q, "idp-certificate-authority-data": %[2]q, "refresh-token": "old", "id-token": %[3]q}}}}]}`
+
 // TestOIDC has a kubeconfig whose token has expired. The command gets another one, and keeps it there, as kubectl does.
 func TestOIDC(t *testing.T) {
-	expired, fresh := idToken(time.Now().Add(-time.Hour)), idToken(time.Now().Add(time.Hour))
-	var issuer *httptest.Server
-	issuer = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	fresh := idToken(time.Now().Add(time.Hour))
+	var server *httptest.Server // of tokens, and of the API
+	server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch w.Header().Set("Content-Type", "application/json"); {
 		case r.URL.Path == "/.well-known/openid-configuration":
-			fmt.Fprintf(w, `{"token_endpoint": %q}`, issuer.URL+"/token")
-		case r.FormValue("refresh_token") == "old":
+			fmt.Fprintf(w, `{"token_endpoint": %q}`, server.URL+"/token")
+		case r.URL.Path == "/token" && r.FormValue("refresh_token") == "old":
 			fmt.Fprintf(w, `{"access_token": "any", "token_type": "Bearer", "refresh_token": "new", "id_token": %q}`, fresh)
+		case r.Header.Get("Authorization") == "Bearer "+fresh:
+			fmt.Fprint(w, `{"kind": "DeploymentList", "apiVersion": "apps/v1", "items": []}`)
 		default:
-			w.WriteHeader(http.StatusBadRequest)
-		}
-	}))
-	defer issuer.Close()
-	apiServer := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer "+fresh {
 			w.WriteHeader(http.StatusUnauthorized)
-			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"kind": "DeploymentList", "apiVersion": "apps/v1", "items": []}`)
 	}))
-	defer apiServer.Close()
-
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw})
-	config, path := api.NewConfig(), t.TempDir()+"/config"
-	config.Clusters["any"] = &api.Cluster{Server: apiServer.URL, CertificateAuthorityData: authority}
-	config.AuthInfos["any"] = &api.AuthInfo{AuthProvider: &api.AuthProviderConfig{Name: "oidc", Config: map[string]string{
-		"client-id": "any", "client-secret": "any", "idp-issuer-url": issuer.URL,
-		"idp-certificate-authority-data": base64.StdEncoding.EncodeToString(authority),
-		"id-token":                       expired, "refresh-token": "old"}}}
-	config.Contexts["any"] = &api.Context{Cluster: "any", AuthInfo: "any"}
-	config.CurrentContext = "any"
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
+	defer server.Close()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	content := fmt.Appendf(nil, kubeconfig, server.URL, base64.StdEncoding.EncodeToString(authority),
+		idToken(time.Now().Add(-time.Hour)))
+	path := t.TempDir() + "/config"
+	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var problems bytes.Buffer

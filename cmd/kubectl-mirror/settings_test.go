@@ -63,3 +63,23 @@ func TestFind(t *testing.T) {
 	}
 	out.compare(t, "settings")
 }
+
+// TestDiffersFrom has annotations that follow the flags, in whatever order, and some that do not.
+func TestDiffersFrom(t *testing.T) {
+	d := deploymentOf("blue", "--namespace-prefix=team-,dev-")
+	container := &d.Spec.Template.Spec.Containers[1]
+	container.Args = append(container.Args, "--namespace-selector=team in (red,blue),tier!=gold,kept,!frozen")
+	s, err := newSettingsFlags().settingsOf(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const lines = "kept Exists\ntier NotIn gold\nteam In "
+	for selector, want := range map[string]int{lines + "red,blue\nfrozen DoesNotExist": 0, lines + "red": 1, "": 1} {
+		annotations := map[string]string{"mirror-controller.github.io/namespace-prefix": "dev-,team-",
+			"mirror-controller.github.io/namespace-selector":              selector,
+			"mirror-controller.github.io/leader-elect-resource-namespace": "mirror-system"}
+		if got := s.differsFrom(annotations); len(got) != want {
+			t.Errorf("%q: got %q, want %d differences", selector, got, want)
+		}
+	}
+}

@@ -4,102 +4,108 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-const present = "7" // the resourceVersion of the source
-
-// event is an event about the source of the default instance, so many seconds after the epoch.
-func event(reason string, second int, options ...func(*corev1.Event)) *corev1.Event {
+// event parses an event, such as "Mirrored version=7 synced=2": a reason, and annotations. The order is that of time.
+func event(about *corev1.ConfigMap, order int, text string) *corev1.Event {
+	fields := strings.Fields(text)
 	e := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{ResourceVersion: fmt.Sprint(1000 + second),
-			Annotations: map[string]string{plan.InstanceAnnotation: "default"}},
-		InvolvedObject:      corev1.ObjectReference{Namespace: "platform", Name: "settings"},
-		ReportingController: "mirror-controller", Reason: reason, Type: corev1.EventTypeWarning,
-		LastTimestamp: metav1.Unix(int64(second), 0),
+		ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprint(order),
+			ResourceVersion: fmt.Sprint(8 + order), Annotations: map[string]string{plan.InstanceAnnotation: "default"}},
+		InvolvedObject: corev1.ObjectReference{Namespace: about.Namespace, Name: about.Name},
+		Reason:         fields[0], Type: corev1.EventTypeWarning,
 	}
-	for _, option := range options {
-		option(e)
+	if e.Reason == plan.ReasonMirrored {
+		e.Type = corev1.EventTypeNormal
+	}
+	for _, annotation := range fields[1:] {
+		key, value, _ := strings.Cut(annotation, "=")
+		e.Annotations["mirror-controller.github.io/"+key] = value
 	}
 	return e
 }
 
-// mirrored is a Mirrored of a version. counts are its annotations, such as "synced=2".
-func mirrored(second int, version string, counts ...string) *corev1.Event {
-	return event(plan.ReasonMirrored, second, func(e *corev1.Event) {
-		e.Type, e.Annotations[plan.EventVersion] = corev1.EventTypeNormal, version
-		for _, c := range counts {
-			state, n, _ := strings.Cut(c, "=")
-			e.Annotations["mirror-controller.github.io/"+state] = n
-		}
-	})
+// outcomes is the table of the help: whether wait goes on and then succeeds, without and with --ignore-blocked.
+var outcomes = map[string][4]bool{
+	snapshot.InSync:       {false, true, false, true},
+	snapshot.Pending:      {true, false, true, false},
+	snapshot.Rejected:     {true, false, false, true},
+	snapshot.Blocked:      {false, false, false, true},
+	snapshot.Frozen:       {},
+	snapshot.ReservedName: {},
+	snapshot.OutOfScope:   {},
+	snapshot.NoTargets:    {},
+	snapshot.NotKnown:     {true, false, true, false},
 }
 
-// TestC70Judge is the table of the help, by events alone. A Mirrored counts if it names the present version, and if no
-// warning about targets is newer.
+// TestC70Judge judges sources of version 7 by events alone. A Mirrored counts if it names that version and no warning
+// about targets is newer. C82: what another instance reports does not count.
 func TestC70Judge(t *testing.T) {
 	o := plan.NewOptions()
-	source := plantest.Source("platform", "settings", func(cm *corev1.ConfigMap) { cm.ResourceVersion = present })
-	frozen := plantest.Source("platform", "settings", plantest.Annotation(plan.PausedAnnotation, "yes"))
-	ofVersion := func(v string) func(*corev1.Event) {
-		return func(e *corev1.Event) { e.Annotations[plan.EventVersion] = v }
-	}
-	of := func(instance string) func(*corev1.Event) {
-		return func(e *corev1.Event) { e.Annotations[plan.InstanceAnnotation] = instance }
-	}
-	type events = []*corev1.Event
-	const ends, goesOn = true, false
-	for name, tc := range map[string]struct {
-		source    *corev1.ConfigMap
-		events    events
-		want      string // summary and warning
-		ends      bool
-		code, lax int // of wait, and with --ignore-blocked; once it ends, or at the timeout
+	o.SourceNamespaces = []string{"platform"}
+	settings, elsewhere := plantest.Source("platform", "settings"), plantest.Source("dev", "settings")
+	frozen := plantest.Source("platform", "frozen", plantest.Annotation(plan.PausedAnnotation, "yes"))
+	seen := map[string]bool{}
+	for _, tc := range []struct {
+		source       *corev1.ConfigMap
+		events, want string // summary and warning
 	}{
-		"arrived":              {source, events{mirrored(5, present, "synced=12")}, "InSync, 12 synced", ends, 0, 0},
-		"some held":            {source, events{mirrored(5, present, "synced=2", "held=38")}, "InSync, 2 synced, 38 held", ends, 0, 0},
-		"all held":             {source, events{mirrored(5, present, "held=5")}, "InSync, 5 held", ends, 0, 0},
-		"copies expire":        {source, events{mirrored(5, present, "synced=1", "expiring=2"), event("Expiring", 4)}, "InSync, 1 synced, 2 expiring; Expiring", ends, 0, 0},
-		"after an edit":        {source, events{mirrored(5, "6", "synced=12")}, "Pending", goesOn, 1, 1},
-		"after a revert":       {source, events{mirrored(2, "5", "synced=1"), mirrored(5, "6", "synced=1")}, "Pending", goesOn, 1, 1},
-		"rejected":             {source, events{event("WriteFailed", 4), mirrored(5, present, "synced=1", "rejected=2")}, "Rejected, 1 synced, 2 rejected; WriteFailed", goesOn, 1, 0},
-		"rejected and foreign": {source, events{event("WriteFailed", 4), mirrored(5, present, "foreign=1", "rejected=2")}, "Rejected, 1 foreign, 2 rejected; WriteFailed", goesOn, 1, 0},
-		"foreign":              {source, events{event("Foreign", 4), mirrored(5, present, "synced=1", "foreign=2")}, "Blocked, 1 synced, 2 foreign; Foreign", ends, 1, 0},
-		"superseded":           {source, events{event("Superseded", 4), mirrored(5, present, "superseded=2")}, "Blocked, 2 superseded; Superseded", ends, 1, 0},
-		"fought over":          {source, events{event("Fight", 4), mirrored(5, present, "synced=1", "fight=1")}, "Blocked, 1 synced, 1 fight; Fight", ends, 1, 0},
-		"a newer warning":      {source, events{mirrored(5, present, "synced=3"), event("Foreign", 6)}, "Pending; Foreign", goesOn, 1, 1},
-		"a warning is over":    {source, events{event("Foreign", 4), event("InvalidAnnotation", 3), mirrored(5, present, "synced=3")}, "InSync, 3 synced", ends, 0, 0},
-		"no target":            {source, events{event("NoTargets", 5, ofVersion(present))}, "NoTargets; NoTargets", ends, 1, 1},
-		"no target before":     {source, events{event("NoTargets", 5, ofVersion("6"))}, "Pending; NoTargets", goesOn, 1, 1},
-		"targets again":        {source, events{event("NoTargets", 5, ofVersion(present)), mirrored(6, present, "synced=1")}, "InSync, 1 synced", ends, 0, 0},
-		"frozen":               {frozen, events{mirrored(5, present, "synced=2")}, "Frozen", ends, 1, 1},
-		"no report":            {source, nil, "NotKnown", goesOn, 2, 2},
-		"C82 another instance": {source, events{mirrored(5, present, "synced=2"), event("Foreign", 6, of("two"))}, "InSync, 2 synced", ends, 0, 0},
-		"C82 its report":       {source, events{func() *corev1.Event { e := mirrored(5, present, "synced=2"); of("two")(e); return e }()}, "NotKnown", goesOn, 2, 2},
-		"forged numbers":       {source, events{mirrored(5, present, "synced=many", "held=-1")}, "InSync", ends, 0, 0},
-		"two of one second":    {source, events{mirrored(5, "6"), func() *corev1.Event { e := mirrored(5, present, "synced=1"); e.ResourceVersion = "10000"; return e }()}, "InSync, 1 synced", ends, 0, 0},
+		{settings, "Mirrored version=7 synced=12", "InSync, 12 synced"},
+		{settings, "Mirrored version=7 synced=2 held=38", "InSync, 2 synced, 38 held"},
+		{settings, "Mirrored version=7 held=5", "InSync, 5 held"},
+		{settings, "Expiring; Mirrored version=7 synced=1 expiring=2", "InSync, 1 synced, 2 expiring; Expiring"},
+		{settings, "Expiring; Foreign; Mirrored version=7 foreign=1 expiring=2", "Blocked, 1 foreign, 2 expiring; Expiring"},
+		{settings, "Mirrored version=6 synced=12", "Pending"},
+		{settings, "Mirrored version=7; Mirrored version=6 synced=1", "Pending"}, // a revert
+		{settings, "WriteFailed; Mirrored version=7 synced=1 rejected=2", "Rejected, 1 synced, 2 rejected; WriteFailed"},
+		{settings, "WriteFailed; Mirrored version=7 foreign=1 rejected=2", "Rejected, 1 foreign, 2 rejected; WriteFailed"},
+		{settings, "Foreign; Mirrored version=7 synced=1 foreign=2", "Blocked, 1 synced, 2 foreign; Foreign"},
+		{settings, "Superseded; Mirrored version=7 superseded=2", "Blocked, 2 superseded; Superseded"},
+		{settings, "Fight; Mirrored version=7 synced=1 fight=1", "Blocked, 1 synced, 1 fight; Fight"},
+		{settings, "Mirrored version=7 synced=3; Foreign", "Pending; Foreign"},
+		{settings, "Foreign; Mirrored version=7 synced=3", "InSync, 3 synced"}, // the warning is over
+		{settings, "NoTargets version=7", "NoTargets; NoTargets"},
+		{settings, "NoTargets version=6", "Pending; NoTargets"},
+		{settings, "NoTargets version=7; Mirrored version=7 synced=1", "InSync, 1 synced"},
+		{frozen, "Mirrored version=7 synced=2", "Frozen"},
+		{plantest.Source("platform", "kube-root-ca.crt"), "", "ReservedName"},
+		{elsewhere, "", "OutOfScope"},
+		{settings, "", "NotKnown"},
+		{settings, "Mirrored version=7 synced=2; Foreign instance=two", "InSync, 2 synced"},
+		{settings, "Mirrored version=7 synced=2 instance=two", "NotKnown"},
+		{settings, "Mirrored version=7 synced=many held=-1", "InSync"}, // forged
 	} {
-		s := plan.NewRules(&o).ParseSource(tc.source)
-		got := snapshot.ReportsOf("default", tc.events)[plan.KeyOf(tc.source)].Judge(s, "default", time.Unix(10, 0))
+		client := fake.NewClientset(tc.source)
+		for i, text := range strings.Split(tc.events, "; ") {
+			if text != "" {
+				_ = client.Tracker().Add(event(tc.source, i, text)) // each has a name of its own
+			}
+		}
+		reader := &snapshot.Reader{Client: client, Rules: plan.NewRules(&o)}
+		all, err := reader.Reported(t.Context(), plan.KeyOf(tc.source))
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%s: got %d sources, %v", tc.events, len(all), err)
+		}
+		got := all[0]
 		reason, _, _ := strings.Cut(got.Warning, ":")
 		if text := strings.TrimSuffix(got.Summary()+"; "+reason, "; "); text != tc.want {
-			t.Errorf("%s: got %q, want %q", name, text, tc.want)
+			t.Errorf("%s: got %q, want %q", tc.events, text, tc.want)
 		}
-		for ignore, code := range map[bool]int{false: tc.code, true: tc.lax} {
-			end, is := !got.GoesOn(ignore), map[bool]int{true: 0, false: 1}[got.Succeeds(ignore)]
-			if got.Status == snapshot.NotKnown {
-				is = 2
-			}
-			if is != code || !ignore && end != tc.ends {
-				t.Errorf("%s, --ignore-blocked=%v: got the end %v, and code %d, want %v and %d", name, ignore, end, is, tc.ends, code)
-			}
+		seen[got.Status] = true
+		is := [4]bool{got.GoesOn(false), got.Succeeds(false), got.GoesOn(true), got.Succeeds(true)}
+		if is != outcomes[got.Status] {
+			t.Errorf("%s: got %v, want %v", got.Status, is, outcomes[got.Status])
 		}
+	}
+	if len(seen) != len(outcomes) {
+		t.Errorf("got the statuses %v, want all of %v", seen, outcomes)
 	}
 }
