@@ -314,11 +314,7 @@ func TestLinesComeBeforeEvents(t *testing.T) {
 		s.onEvent(func(Event) error { time.Sleep(time.Hour); return errAway })
 		s.write(source())
 		time.Sleep(time.Minute)
-		for _, want := range []string{`reason="Foreign"`, `reason="Mirrored"`} {
-			if got := s.log.String(); !strings.Contains(got, want) {
-				t.Errorf("got log %s, want in it %s", got, want)
-			}
-		}
+		s.wantLogged(`reason="Foreign"`, `reason="Mirrored"`)
 	})
 }
 

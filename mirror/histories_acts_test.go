@@ -452,25 +452,24 @@ func (h *history) with(change func(*faults)) {
 
 // hook has the faults act on the requests of the controller.
 func (h *history) hook() {
-	fails := func(c apitest.Call) (failure, bool) {
-		f, ok := h.faults.Load().failing[c.Namespace]
-		return f, ok && slices.Contains(f.verbs, c.Verb)
+	failureOf := func(c apitest.Call) (f failure) {
+		if now := h.faults.Load().failing[c.Namespace]; slices.Contains(now.verbs, c.Verb) {
+			f = now
+		}
+		return f
+	}
+	fails := func(lost bool) func(apitest.Call) error {
+		return func(c apitest.Call) (err error) {
+			if f := failureOf(c); f.lost == lost {
+				err = f.err
+			}
+			return err
+		}
 	}
 	h.server.Hook(func(o *apitest.Hooks) {
 		o.Before = h.countRequest
-		o.Hangs = func(c apitest.Call) bool { f, ok := fails(c); return ok && f.hangs }
-		o.Refuses = func(c apitest.Call) error {
-			if f, ok := fails(c); ok && !f.lost {
-				return f.err
-			}
-			return nil
-		}
-		o.Loses = func(c apitest.Call) error {
-			if f, ok := fails(c); ok && f.lost {
-				return f.err
-			}
-			return nil
-		}
+		o.Hangs = func(c apitest.Call) bool { return failureOf(c).hangs }
+		o.Refuses, o.Loses = fails(false), fails(true)
 		o.Alters = func(c apitest.Call, cm *corev1.ConfigMap) {
 			if alter := h.faults.Load().altered[c.Namespace]; alter != nil {
 				alter(cm)
@@ -588,19 +587,15 @@ func (h *history) endWatch() string {
 		return "nothing"
 	}
 	h.watchEnded = time.Now()
-	switch h.IntN(4) {
-	case 0:
-		h.server.ConfigMaps.Expire()
-		return "of ConfigMaps with 410"
-	case 1:
-		h.server.Namespaces.Expire()
-		return "of namespaces with 410"
-	case 2:
-		h.server.ConfigMaps.Break()
-		return "of ConfigMaps"
+	type end struct {
+		how string
+		do  func()
 	}
-	h.server.Namespaces.Break()
-	return "of namespaces"
+	ends := pick(h,
+		end{"of ConfigMaps with 410", h.server.ConfigMaps.Expire}, end{"of namespaces with 410", h.server.Namespaces.Expire},
+		end{"of ConfigMaps", h.server.ConfigMaps.Break}, end{"of namespaces", h.server.Namespaces.Break})
+	ends.do()
+	return ends.how
 }
 
 // changeLeader has another leader take over, perhaps with other flags.

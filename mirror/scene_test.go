@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +18,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/textlogger"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -99,7 +98,7 @@ type scene struct {
 	t          *testing.T
 	controller *Controller
 	registry   metrics.KubeRegistry
-	log        *logBuffer
+	logger     klog.Logger
 }
 
 // runScene runs a controller in a bubble, without a resync, on an API server with the namespace platform and with these
@@ -147,7 +146,8 @@ func newScene(t *testing.T, objects []runtime.Object, edit func(*Options)) scene
 	}
 	registry := metrics.NewKubeRegistry()
 	c.RegisterMetrics(registry)
-	return scene{server, d, t, c, registry, &logBuffer{}}
+	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+	return scene{server, d, t, c, registry, logger}
 }
 
 // isSafe fails the test if the controller sent a request that could do harm.
@@ -172,9 +172,19 @@ func (s scene) start() (stop func()) {
 }
 
 // logged returns a context in which log lines go to the log of the scene.
-func (s scene) logged() context.Context {
-	config := textlogger.NewConfig(textlogger.Output(s.log))
-	return klog.NewContext(s.t.Context(), textlogger.NewLogger(config))
+func (s scene) logged() context.Context { return klog.NewContext(s.t.Context(), s.logger) }
+
+// log returns the lines that the controller has logged.
+func (s scene) log() string { return s.logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
+
+// wantLogged fails the test unless the controller has logged all of these parts.
+func (s scene) wantLogged(parts ...string) {
+	s.t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(s.log(), part) {
+			s.t.Errorf("got log %s, want in it %s", s.log(), part)
+		}
+	}
 }
 
 // teams returns n namespaces whose names begin with prefix.
@@ -411,24 +421,6 @@ func (s scene) countCopies(prefix, value string) (n int) {
 
 // errAway is an error that is no answer of the API server.
 var errAway = errors.New("away")
-
-// logBuffer is a bytes.Buffer for several goroutines.
-type logBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.String()
-}
 
 // countNamed returns how many ConfigMaps of this name are in namespaces with the prefix.
 func (s scene) countNamed(name, prefix string) (n int) {

@@ -75,11 +75,11 @@ func testRelistThatNeverEnds(t *testing.T, f relistFault) {
 		s := newScene(t, objects, func(*Options) {})
 		follow := func(value string, copies int) {
 			t.Helper()
-			counted, logged := s.metric("mirror_watch_errors_total", f.resource), len(s.log.String())
+			counted, logged := s.metric("mirror_watch_errors_total", f.resource), len(s.log())
 			s.within(f.within, "copies of "+value, func() bool { return s.countCopies("team-", value) == copies })
 			line := regexp.MustCompile("Cannot list or watch, retrying.*" + f.logs + ".*" + f.resource)
-			if s.metric("mirror_watch_errors_total", f.resource) == counted || !line.MatchString(s.log.String()[logged:]) {
-				t.Errorf("got no count, or no line %q, of a failure of %s:\n%s", line, f.resource, s.log.String())
+			if s.metric("mirror_watch_errors_total", f.resource) == counted || !line.MatchString(s.log()[logged:]) {
+				t.Errorf("got no count, or no line %q, of a failure of %s:\n%s", line, f.resource, s.log())
 			}
 		}
 		f.happen(s)

@@ -288,29 +288,3 @@ func TestReadsAreBounded(t *testing.T) {
 		}
 	})
 }
-
-// TestConfigMapIsReadEachTime reads each time, and returns what the cache would keep. A missing object is no error.
-func TestConfigMapIsReadEachTime(t *testing.T) {
-	read(t, func(t *testing.T, r reader) {
-		foreign := plantest.ConfigMap("team-a", "settings")
-		foreign.Data = map[string]string{"key": "value"}
-		r.server.ConfigMaps.Put(foreign)
-		k := types.NamespacedName{Namespace: "team-a", Name: "settings"}
-		cm, err := r.ConfigMap(t.Context(), direct, k)
-		if err != nil || cm == nil || cm.Data != nil {
-			t.Errorf("got %v, %v, want the object, stripped", cm, err)
-		}
-		cm, err = r.ConfigMap(t.Context(), direct, types.NamespacedName{Namespace: "team-a", Name: "other"})
-		if err != nil || cm != nil {
-			t.Errorf("got %v, %v, want nothing", cm, err)
-		}
-		away := errors.New("away")
-		r.server.Hook(func(h *apitest.Hooks) { h.Refuses = func(apitest.Call) error { return away } })
-		if cm, err = r.ConfigMap(t.Context(), direct, k); cm != nil || !errors.Is(err, away) {
-			t.Errorf("got %v, %v, want %v", cm, err, away)
-		}
-		if n := r.server.Count("get", "configmaps", "team-a"); n != 3 {
-			t.Errorf("got %d reads, want 3", n)
-		}
-	})
-}
