@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -161,24 +163,33 @@ func TestC75MirroredNamesTheVersion(t *testing.T) {
 	})
 }
 
-// TestC75RevertAmidAFanOut: a bad content is taken back while half of the targets have it. Mirrored names the present
-// version only when all targets have the content of that version again.
-func TestC75RevertAmidAFanOut(t *testing.T) {
-	runSceneWith(t, append(teams(200, "team-"), source(plantest.Data("key", "good"))),
-		func(o *Options) { o.ConcurrentWrites = 1 }, func(t *testing.T, s scene) {
-			s.within(time.Minute, "copies of the first content", func() bool { return s.countCopies("team-", "good") == 200 })
-			time.Sleep(time.Minute)
-			s.slowDown(50 * time.Millisecond)
+// TestC75MirroredWaitsForAll: a source is widened, or a bad content is taken back while some targets have it. Mirrored
+// names the present version only when all targets have the content of that version.
+func TestC75MirroredWaitsForAll(t *testing.T) {
+	good := plantest.Data("key", "good")
+	for name, tc := range map[string]struct {
+		src  *corev1.ConfigMap
+		edit func(scene)
+	}{
+		"widened": {source(good, plantest.Annotation(plan.PrefixAnnotation, "team-000")),
+			func(s scene) { s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-")) }},
+		"taken back": {source(good), func(s scene) {
 			s.edit("platform", plantest.Data("key", "bad"))
-			time.Sleep(5 * time.Second)
-			s.edit("platform", plantest.Data("key", "good"))
-			arrived := func() bool {
-				e := s.lastEvent(plan.ReasonMirrored)
-				return e.Annotations["mirror-controller.github.io/version"] == s.version()
-			}
-			s.within(time.Minute, "event about this version", arrived)
-			s.wantCopies(200, "team-", "good")
+			time.Sleep(10 * time.Second)
+			s.edit("platform", good)
+		}},
+	} {
+		objects, options := append(teams(300, "team-"), tc.src), func(o *Options) { o.ConcurrentWrites = 1 }
+		runSubsceneWith(t, name, objects, options, func(t *testing.T, s scene) {
+			time.Sleep(time.Minute)
+			s.slowDown(3 * reportAfter / 300) // it is reported meanwhile
+			tc.edit(s)
+			about := "version " + s.version()
+			s.within(time.Minute, about, func() bool { return strings.Contains(s.lastNote(plan.ReasonMirrored), about) })
+			s.wantMirrored("300 namespaces")
+			s.wantCopies(300, "team-", "good")
 		})
+	}
 }
 
 // TestEventsAreSentAgain: where the API server refuses an event, the newest text comes when it does no more, and the
@@ -240,21 +251,6 @@ func TestC65SourcesGoneBeforeATakeover(t *testing.T) {
 		s.wantNone("team-001")
 		s.wantEventCount(2, plan.ReasonExpiring) // one for the copy of each source
 	})
-}
-
-// TestC75WidenedSource: 300 targets more by an annotation. Mirrored names the new version only when they have copies.
-func TestC75WidenedSource(t *testing.T) {
-	narrow := plantest.Annotation(plan.PrefixAnnotation, "team-000")
-	runSceneWith(t, append(teams(300, "team-"), source(narrow)), func(o *Options) { o.ConcurrentWrites = 1 },
-		func(t *testing.T, s scene) {
-			time.Sleep(time.Minute)
-			s.slowDown(3 * reportAfter / 300) // it is reported meanwhile
-			s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-"))
-			about := "version " + s.version()
-			s.within(time.Minute, about, func() bool { return strings.Contains(s.lastNote(plan.ReasonMirrored), about) })
-			s.wantMirrored("300 namespaces")
-			s.wantCopies(300, "team-", "value")
-		})
 }
 
 // TestForeignObjectsThatGo one after the other, while writes take some time: each event says what is in the way.

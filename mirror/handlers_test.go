@@ -13,15 +13,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// deletedConfigMap is the event of a deletion. cm may be nil: then only its key is known.
-func deletedConfigMap(namespace string, cm *corev1.ConfigMap) coreinformers.DeletedConfigMap {
-	d := coreinformers.DeletedConfigMap{OptionalObj: cm}
-	if cm == nil {
-		d.FinalStateUnknown = &cache.DeletedFinalStateUnknown{Key: namespace + "/settings"}
-	}
-	return d
-}
-
 // stillController returns a controller that does not run and mirrors into team-*, with these ConfigMaps and their
 // namespaces in its caches.
 func stillController(t *testing.T, configMaps ...*corev1.ConfigMap) *Controller {
@@ -93,8 +84,12 @@ func TestKeysThatEventsAdd(t *testing.T) {
 	changes := func(old, new *corev1.ConfigMap) func(*handlers) {
 		return func(h *handlers) { h.configMapUpdated(old, new) }
 	}
-	goes := func(namespace string, cm *corev1.ConfigMap) func(*handlers) {
-		return func(h *handlers) { h.configMapDeleted(deletedConfigMap(namespace, cm)) }
+	goes := func(cm *corev1.ConfigMap) func(*handlers) {
+		return func(h *handlers) { h.configMapDeleted(coreinformers.DeletedConfigMap{OptionalObj: cm}) }
+	}
+	somethingGoes := func(h *handlers) {
+		unknown := &cache.DeletedFinalStateUnknown{Key: "platform/settings"}
+		h.configMapDeleted(coreinformers.DeletedConfigMap{FinalStateUnknown: unknown})
 	}
 	sources, its, copies := []string{"settings"}, []string{"platform/settings"}, []string{"team-a/settings"}
 	both, here := []string{"team-b/other", "team-b/settings"}, []string{"team-a/other", "team-a/settings"}
@@ -115,13 +110,13 @@ func TestKeysThatEventsAdd(t *testing.T) {
 		"a source is unlabelled":  {changes(source, unlabelled), sources, its},
 		"a ConfigMap is labelled": {changes(unlabelled, source), sources, its},
 		"a source is replaced":    {changes(source, recreated), sources, its},
-		"a source is deleted":     {goes("platform", source), sources, its},
-		"something is deleted":    {goes("platform", nil), sources, its},
+		"a source is deleted":     {goes(source), sources, its},
+		"something is deleted":    {somethingGoes, sources, its},
 		"a copy appears":          {appears(have), nil, copies},
 		"a copy changes":          {changes(have, edited), nil, copies},
 		"a copy is shown again":   {changes(have, have), nil, nil},
 		"a copy is replaced":      {changes(have, replaced), nil, copies},
-		"a copy is deleted":       {goes("team-a", have), nil, copies},
+		"a copy is deleted":       {goes(have), nil, copies},
 		"a copy without a source": {appears(lost), nil, []string{"team-a/left"}},
 		"a copy asks to be one":   {appears(asks), nil, copies},
 

@@ -28,7 +28,7 @@ func TestNamespaceBecomesATarget(t *testing.T) {
 			plantest.Namespace("team-a", "tier", "gold"), plantest.Namespace("team-a")},
 	} {
 		runSubscene(t, name, []runtime.Object{tc.src}, func(t *testing.T, s scene) {
-			s.addNamespace("team-a", labelsOf(tc.in)...)
+			s.Namespaces.Put(tc.in)
 			s.wantCopy("team-a", "value")
 			for range 3 {
 				s.setNamespace(tc.out.DeepCopy())
@@ -44,13 +44,6 @@ func TestNamespaceBecomesATarget(t *testing.T) {
 			s.wantMetric(1, "mirror_namespace_fill_seconds") // when the namespace appeared
 		})
 	}
-}
-
-func labelsOf(ns *corev1.Namespace) (out []string) {
-	for k, v := range ns.Labels {
-		out = append(out, k, v)
-	}
-	return out
 }
 
 // TestC28Terminating: nothing is created, updated or deleted there, no error is counted, and nothing is retried.
