@@ -271,10 +271,10 @@ func (s *storm) clear(ctx context.Context) error {
 		if err := labelNamespace(name, object{"mirror": nil, "tier": nil}).do(ctx, s); err != nil {
 			return err
 		}
-		for _, cm := range names {
-			if err := remove(key{Namespace: name, Name: cm}).do(ctx, s); err != nil && !apierrors.IsNotFound(err) {
-				return err
-			}
+		err := s.users.CoreV1().ConfigMaps(name).DeleteCollection(ctx, metav1.DeleteOptions{},
+			metav1.ListOptions{FieldSelector: "metadata.name!=kube-root-ca.crt"})
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -179,36 +180,19 @@ func (s *storm) eventually(condition func() error) error {
 
 // asPlanned returns what a plan from scratch would change in the cluster.
 func (s *storm) asPlanned(o plan.Options) error {
-	namespaces, err := s.users.CoreV1().Namespaces().List(s.Context(), metav1.ListOptions{})
+	planned, err := (&snapshot.Reader{Client: s.users, Rules: plan.NewRules(&o)}).Read(s.Context(), "")
 	if err != nil {
 		return err
-	}
-	configMaps, err := s.users.CoreV1().ConfigMaps("").List(s.Context(), metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	rules := plan.NewRules(&o)
-	sources, have := map[string][]*plan.Source{}, map[key]*corev1.ConfigMap{}
-	for i := range configMaps.Items {
-		cm := &configMaps.Items[i]
-		rules.Strip(cm) // as a cache holds it
-		have[plan.KeyOf(cm)] = cm
-		if rules.AsksToBeMirrored(cm) {
-			sources[cm.Name] = append(sources[cm.Name], rules.ParseSource(cm))
-		}
 	}
 	var errs []error
-	for i := range namespaces.Items {
-		ns := &namespaces.Items[i]
-		for _, name := range names {
-			at := key{Namespace: ns.Name, Name: name}
-			c := rules.Decide(plan.NewView(sources[name]), plan.Target{Key: at, Namespace: ns, Have: have[at]})
-			if c.Op != plan.OpNone {
-				errs = append(errs, fmt.Errorf("%v: %v is due", at, c.Op))
-			}
+	for _, d := range planned.All() {
+		if d.Op != plan.OpNone {
+			errs = append(errs, fmt.Errorf("%v: %v is due", d.Key, d.Op))
 		}
+	}
+	for name, ns := range planned.Namespaces {
 		if plan.Terminating(ns) {
-			errs = append(errs, fmt.Errorf("%s is still there", ns.Name))
+			errs = append(errs, fmt.Errorf("%s is still there", name))
 		}
 	}
 	return errors.Join(errs...)
