@@ -13,10 +13,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
@@ -38,7 +34,7 @@ var environment = []string{
 // stopPatience is how long a controller may take to stop, also if no answers come.
 const stopPatience = 40 * time.Second
 
-// replica is one process of the controller after the other, behind a proxy and with an account of its own.
+// replica is one process of the controller after the other, behind a proxy.
 type replica struct {
 	installed *shipped.Installation
 	proxy     *faultproxy.Proxy
@@ -51,28 +47,14 @@ type replica struct {
 	failures []error
 }
 
-// newReplicas makes two replicas, and starts no controller yet. Each has an account, so that the audit log tells them
-// apart.
-func newReplicas(t *testing.T, c *cluster.Cluster, installed *shipped.Installation) (out []*replica, err error) {
-	ctx, client := t.Context(), kubernetes.NewForConfigOrDie(c.Admin())
-	grants := installed.Manifests.Granted(installed.Namespace, "ClusterRoleBinding", "RoleBinding")
-	if err := grants.Apply(ctx, c.Admin()); err != nil {
-		return nil, err
-	}
+// newReplicas makes two replicas, and starts no controller yet.
+func newReplicas(t *testing.T, installed *shipped.Installation) (out []*replica, err error) {
 	for _, name := range []string{"storm-0", "storm-1"} {
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		_, err := client.CoreV1().ServiceAccounts(installed.Namespace).Create(ctx, account, metav1.CreateOptions{})
-		if err != nil {
-			return nil, err
-		}
-		r := &replica{}
-		if r.installed, err = installed.As(ctx, installed.Namespace, name); err != nil {
-			return nil, err
-		}
+		r := &replica{installed: installed}
 		if r.log, err = os.Create(filepath.Join(t.ArtifactDir(), name+".log")); err != nil {
 			return nil, err
 		}
-		if r.proxy, err = faultproxy.Start(r.installed.Kubeconfig, t.TempDir()); err != nil {
+		if r.proxy, err = faultproxy.Start(installed.Kubeconfig, t.TempDir()); err != nil {
 			return nil, err
 		}
 		out = append(out, r)
