@@ -77,8 +77,8 @@ func (b *bench) start(lean bool) {
 	b.cluster = get(cluster.Start(b.ctx, cluster.Options{Lean: lean, Inlined: true}))
 	b.installed = get(shipped.Install(b.ctx, b.cluster, *manifests, *program))
 	b.servers = []int{get(b.cluster.Pid(cluster.APIServer)), get(b.cluster.Pid(cluster.Etcd))}
+	b.admin = b.cluster.Client()
 	cfg := b.cluster.Admin()
-	b.admin = get(kubernetes.NewForConfig(cfg))
 	cfg.Dial = (&net.Dialer{}).DialContext // what has a dialer of its own shares no connection
 	b.watching = get(kubernetes.NewForConfig(cfg))
 	b.createNamespaces([]string{home})

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -58,13 +59,14 @@ type Cluster struct {
 	options Options
 	kubectl sync.Once // builds it
 	plane   *envtest.ControlPlane
-	manager *manager
+	manager *Process // of the controller manager
 	audit   AuditLog
 	logs    map[string]*os.File
 
 	admin           *rest.Config
 	adminKubeconfig string
-	users           sync.Mutex // the certificate authority is not safe for concurrent use
+	client          kubernetes.Interface // of the admin
+	users           sync.Mutex           // the certificate authority is not safe for concurrent use
 
 	stopped sync.Once
 	stopErr error
@@ -143,7 +145,7 @@ func (c *Cluster) stop() error {
 	for name := range c.logs {
 		_ = c.Signal(name, syscall.SIGCONT) // one that a test has stopped could not end; fails for one that is not there
 	}
-	c.manager.stop()
+	c.stopManager()
 	var errs []error
 	if c.plane != nil {
 		errs = append(errs, c.plane.Stop())

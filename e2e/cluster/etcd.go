@@ -38,7 +38,7 @@ func (c *Cluster) Restore(ctx context.Context, from string, goOn bool, away func
 	if err := c.etcd(ctx, "kv/range", map[string]any{"key": []byte{0}, "count_only": true}, &last); err != nil {
 		return err
 	}
-	c.manager.stop()
+	c.stopManager()
 	if err := errors.Join(c.StopAPIServer(), c.plane.Etcd.Stop()); err != nil {
 		return err
 	}

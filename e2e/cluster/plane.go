@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
@@ -127,11 +126,9 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if err := c.plane.APIServer.Start(); err != nil {
 		return fmt.Errorf("start the API server again: %w", err)
 	}
-	client, err := kubernetes.NewForConfig(c.admin)
-	if err != nil {
-		return err
-	}
-	return Until(ctx, startTimeout, func() error { return client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() })
+	return Until(ctx, startTimeout, func() error {
+		return c.client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
 }
 
 // controllers returns those that run: which a test of ours can notice.
@@ -158,8 +155,7 @@ func (c *Cluster) startManager() error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	cmd := c.Command(ctx, program,
+	cmd := c.Command(context.Background(), program,
 		"--kubeconfig="+kubeconfig,
 		"--root-ca-file="+rootCA,
 		"--controllers="+c.options.controllers(),
@@ -176,49 +172,31 @@ func (c *Cluster) startManager() error {
 		"--concurrent-gc-syncs=20",
 	)
 	cmd.Stdout, cmd.Stderr = c.logs[ControllerManager], c.logs[ControllerManager]
-	cmd.WaitDelay = stopTimeout
-	if err := cmd.Start(); err != nil {
-		stop()
-		return err
-	}
-	c.manager = &manager{cancel: stop, done: make(chan struct{})}
-	go func(m *manager) {
-		defer close(m.done)
-		m.err = cmd.Wait()
-	}(c.manager)
-	return nil
+	c.manager, err = Run(cmd)
+	return err
 }
 
-// manager is the process of the controller manager: done is closed, and err set, when it has ended.
-type manager struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-	err    error
-}
-
-// stop asks the process to end, and kills it if it does not in time. A nil one is stopped.
-func (m *manager) stop() {
-	if m != nil {
-		m.cancel()
-		<-m.done
+// stopManager stops the controller manager if it runs. The folder kills one that does not end in time.
+func (c *Cluster) stopManager() {
+	if c.manager == nil {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	_ = c.manager.Stop(ctx)
 }
 
 // waitForControllers waits until the default namespace has what the controllers put into it.
 func (c *Cluster) waitForControllers(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(c.admin)
-	if err != nil {
-		return err
-	}
 	return wait.PollUntilContextTimeout(ctx, pollPeriod, startTimeout, true, func(context.Context) (bool, error) {
 		select {
-		case <-c.manager.done:
+		case <-c.manager.Done():
 			return false, fmt.Errorf("the controller manager has ended: %w", c.manager.err)
 		default:
 		}
-		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		if err == nil && !c.options.Lean {
-			_, err = client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+			_, err = c.client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 		}
 		return err == nil, nil
 	})

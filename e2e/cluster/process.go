@@ -6,10 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // wrapperScript starts a program of the control plane under its mark, and
@@ -54,6 +57,70 @@ func (c *Cluster) Signal(name string, sig syscall.Signal) error {
 	return nil
 }
 
+// Process is a program that runs or has ended.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // when it has ended
+}
+
+// Run starts a command.
+func Run(cmd *exec.Cmd) (*Process, error) {
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.err = cmd.Wait()
+	}()
+	return p, nil
+}
+
+// Stop asks the process to stop and waits until it has. It returns an error if the exit code is not 0.
+func (p *Process) Stop(ctx context.Context) error {
+	_ = p.Signal(syscall.SIGTERM) // fails if it has ended by itself, which its exit code tells
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		return fmt.Errorf("%s did not end: %w", filepath.Base(p.cmd.Path), ctx.Err())
+	}
+}
+
+// Kill ends the process at once and waits until it is gone.
+func (p *Process) Kill() {
+	_ = p.Signal(syscall.SIGKILL) // fails if it has ended by itself
+	<-p.done
+}
+
+// Signal sends a signal to the process.
+func (p *Process) Signal(sig syscall.Signal) error {
+	select {
+	case <-p.done:
+		return os.ErrProcessDone // and its number may be that of another by now
+	default:
+		return Kill(p.Pid(), sig)
+	}
+}
+
+// Pid returns the process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// ExitCode returns the exit code of a process that has ended, -1 if a signal ended it.
+func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
+
+// PodExitCode returns the exit code as the status of a Pod has it: 128 and the signal, if one ended the process.
+func (p *Process) PodExitCode() int {
+	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return p.ExitCode()
+}
+
 // Kill sends a signal to a process. With SIGSTOP it returns when all threads stand still: the kernel stops one after
 // the other, and on a busy machine one of them may still answer a request or send one.
 func Kill(pid int, sig syscall.Signal) error {
@@ -68,19 +135,11 @@ func Kill(pid int, sig syscall.Signal) error {
 
 // stands reports whether no thread of a process runs any more. Where there is no /proc it cannot be told.
 func stands(pid int) bool {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	for _, file := range threads {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		// The state comes behind the name, which is in parentheses and may hold any character.
-		_, state, _ := strings.Cut(string(content[strings.LastIndexByte(string(content), ')'):]), " ")
-		if !strings.HasPrefix(state, "T") && !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X") {
-			return false
-		}
-	}
-	return true
+	threads, _ := procfs.AllThreads(pid)
+	return !slices.ContainsFunc(threads, func(thread procfs.Proc) bool {
+		now, err := thread.Stat() // fails for one that has ended
+		return err == nil && !strings.Contains("TZX", now.State)
+	})
 }
 
 // Command is exec.CommandContext for a process that must not outlive the cluster: the folder kills it, and what

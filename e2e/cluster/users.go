@@ -34,9 +34,15 @@ func (c *Cluster) addAdmin() (err error) {
 	if c.admin, err = c.Config(admin); err != nil {
 		return err
 	}
+	if c.client, err = kubernetes.NewForConfig(c.admin); err != nil {
+		return err
+	}
 	c.adminKubeconfig, err = c.writeKubeconfig(admin.Name, c.admin)
 	return err
 }
+
+// Client returns a client that may do everything, without a limit on requests a second.
+func (c *Cluster) Client() kubernetes.Interface { return c.client }
 
 // Admin returns a client configuration that may do everything, without a limit on requests a second.
 // It is the caller's own to change.
@@ -74,13 +80,9 @@ func (c *Cluster) Kubeconfig(user User) (string, error) {
 
 // ServiceAccountKubeconfig returns the path of a kubeconfig with a new token of a ServiceAccount, which must exist.
 func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
-	client, err := kubernetes.NewForConfig(c.admin)
-	if err != nil {
-		return "", err
-	}
 	life := int64(tokenLife / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &life}}
-	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	answer, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("make a token of ServiceAccount %s/%s: %w", namespace, name, err)
 	}

@@ -11,7 +11,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 )
 
 // StartWebhook puts an admission webhook before the writes to ConfigMaps for which an expression of CEL holds, until it
@@ -19,14 +18,10 @@ import (
 // within 29 seconds: the API server allows no more than 30.
 func (c *Cluster) StartWebhook(ctx context.Context, name, expression string,
 	policy admissionregistrationv1.FailurePolicyType, answer http.Handler) (stop func() error, err error) {
-	client, err := kubernetes.NewForConfig(c.admin)
-	if err != nil {
-		return nil, err
-	}
 	server := httptest.NewUnstartedServer(answer)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the API server may begin to ask when it is closed
 	server.StartTLS()
-	hooks := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	hooks := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	_, err = hooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{

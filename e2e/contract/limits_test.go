@@ -1,12 +1,12 @@
 package contract
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -71,11 +71,12 @@ func TestC71FilledMetadata(t *testing.T) {
 		for k, v := range cm.Annotations {
 			left -= len(k) + len(v)
 		}
-		suite.Put(&cm.Annotations, mine, strings.Repeat("x", left))
+		metav1.SetMetaDataAnnotation(&cm.ObjectMeta, mine, strings.Repeat("x", left))
 	}
 	fillLabels := func(cm *corev1.ConfigMap) {
 		for i := range 4000 { // a megabyte: etcd takes a request of 1.5
-			suite.Put(&cm.Labels, fmt.Sprintf("%s.example.com/mine-%04d", strings.Repeat("x", 63), i), strings.Repeat("x", 63))
+			label := fmt.Sprintf("%s.example.com/mine-%04d", strings.Repeat("x", 63), i)
+			metav1.SetMetaDataLabel(&cm.ObjectMeta, label, strings.Repeat("x", 63))
 		}
 	}
 	edit := suite.WithKey("key", "edited")
@@ -86,11 +87,8 @@ func TestC71FilledMetadata(t *testing.T) {
 		cm.Finalizers = []string{mine}
 	}, fillAnnotations, edit)
 	w.WaitInSync(source, annotations, labels)
-	w.Until("the mark is back", func() error {
-		if cm := w.Seen.ConfigMap(full, "settings"); cm.Annotations[plan.ChecksumAnnotation] == "" {
-			return errors.New("not yet")
-		}
-		return nil
+	w.Await("the mark is back", func() bool {
+		return w.Seen.ConfigMap(full, "settings").Annotations[plan.ChecksumAnnotation] != ""
 	})
 	for i, cm := range w.Copies("settings", annotations, labels, full) {
 		theirs := max(len(cm.Labels)-2, len(cm.Annotations[mine]))

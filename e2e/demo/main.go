@@ -62,10 +62,6 @@ func tell(ctx context.Context, _ []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		return err
-	}
 	limited, err := c.Config(cluster.User{Name: tenantName})
 	if err != nil {
 		return err
@@ -74,7 +70,7 @@ func tell(ctx context.Context, _ []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	seen, err := outside.Observe(ctx, client)
+	seen, err := outside.Observe(ctx, c.Client())
 	if err != nil {
 		return err
 	}
@@ -85,7 +81,7 @@ func tell(ctx context.Context, _ []string, out io.Writer) (err error) {
 	}
 	fmt.Fprintf(out, "%s is installed: the controller, as its ServiceAccount with %s, and the policies.\n",
 		filepath.Base(filepath.Dir(*manifests))+"/"+filepath.Base(*manifests), strings.Join(installed.Args, " "))
-	s := &story{client: client, tenant: tenant, seen: seen, controller: controller, out: out}
+	s := &story{client: c.Client(), tenant: tenant, seen: seen, controller: controller, out: out}
 	if err := s.play(ctx); err != nil {
 		return fmt.Errorf("%w\nthe controller printed:\n%s", err, controller.Log())
 	}

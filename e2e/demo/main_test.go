@@ -83,11 +83,11 @@ func TestPlayground(t *testing.T) {
 	p.shell("kubectl -n mirror-system scale deployment mirror-controller --replicas=0")
 	p.until(`shutting down|Stopped`)
 
-	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+	if err := p.Signal(syscall.SIGINT); err != nil {
 		t.Error(err)
 	}
-	if <-p.ended; !p.cmd.ProcessState.Success() {
-		t.Errorf("after Ctrl-C it ended with %v:\n%s", p.cmd.ProcessState, p.printed())
+	if <-p.Done(); p.ExitCode() != 0 {
+		t.Errorf("after Ctrl-C it ended with code %d:\n%s", p.ExitCode(), p.printed())
 	}
 	for _, path := range []string{folder, p.link} {
 		if _, err := os.Lstat(path); err == nil {
@@ -99,11 +99,10 @@ func TestPlayground(t *testing.T) {
 // running is a demo in a process of its own.
 type running struct {
 	*testing.T
-	cmd   *exec.Cmd
-	link  string
-	log   string // the file with what it prints
-	read  int    // what until has matched so far, in bytes
-	ended chan struct{}
+	*cluster.Process
+	link string
+	log  string // the file with what it prints
+	read int    // what until has matched so far, in bytes
 }
 
 // TestMain is the demo where a test starts this program again.
@@ -126,18 +125,14 @@ func startPlayground(t *testing.T, more ...string) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &running{T: t, link: folder.File("link"), log: log.Name(), ended: make(chan struct{})}
-	p.cmd = exec.CommandContext(t.Context(), os.Args[0], p.args(more...)...)
-	p.cmd.Env = append(os.Environ(), folder.Mark(), "DEMO=1")
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := p.cmd.Start(); err != nil {
+	defer log.Close() // the process has it, too
+	p := &running{T: t, link: folder.File("link"), log: log.Name()}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], p.args(more...)...)
+	cmd.Env = append(os.Environ(), folder.Mark(), "DEMO=1")
+	cmd.Stdout, cmd.Stderr = log, log
+	if p.Process, err = cluster.Run(cmd); err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		defer close(p.ended)
-		_ = p.cmd.Wait() // its state has the result
-		log.Close()
-	}()
 	return p
 }
 

@@ -21,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/kubernetes"
 	typedappsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -65,10 +64,7 @@ func play(ctx context.Context, more []string, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(*link), c.Stop()) }()
-	client, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		return err
-	}
+	client := c.Client()
 	_ = os.Remove(*link) // of a playground that was killed
 	err = errors.Join(
 		furnish(c, bin),

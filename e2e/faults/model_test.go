@@ -44,11 +44,8 @@ func TestModelOfTheAPIServer(t *testing.T) {
 	})
 	w.DeleteNamespace(namespaces[2])
 	model.Terminate(namespaces[2])
-	w.Until("the end of the namespace begins", func() error {
-		if w.Seen.Namespace(namespaces[2]).DeletionTimestamp == nil {
-			return fmt.Errorf("not yet")
-		}
-		return nil
+	w.Await("the end of the namespace begins", func() bool {
+		return w.Seen.Namespace(namespaces[2]).DeletionTimestamp != nil
 	})
 
 	servers := []*asked{newAsked(w, w.Admin), newAsked(w, model.Interface)}

@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
@@ -60,11 +57,7 @@ func Install(ctx context.Context, c *cluster.Cluster, dir, binary string) (*Inst
 
 // Deployed returns what somebody else has installed in a cluster, by its Deployment there.
 func Deployed(ctx context.Context, c *cluster.Cluster, namespace, name, binary string) (*Installation, error) {
-	client, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		return nil, err
-	}
-	deployment, err := client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+	deployment, err := c.Client().AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -100,10 +93,8 @@ func (i *Installation) As(ctx context.Context, namespace, account string) (*Inst
 
 // Process is a running controller.
 type Process struct {
-	cmd  *exec.Cmd
-	log  string // its file
-	done chan struct{}
-	err  error
+	*cluster.Process
+	log string // its file
 }
 
 // RunOptions say how to run the controller, besides what the Deployment says.
@@ -130,72 +121,22 @@ func (i *Installation) Start(o RunOptions) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{log: log.Name(), done: make(chan struct{})}
-	p.cmd = i.cluster.Command(context.Background(), i.binary, args...)
-	p.cmd.Env = append(p.cmd.Env, o.Env...)
-	p.cmd.Stdout = log
+	cmd := i.cluster.Command(context.Background(), i.binary, args...)
+	cmd.Env = append(cmd.Env, o.Env...)
+	cmd.Stdout = log
 	if o.Log != nil {
-		p.cmd.Stdout = io.MultiWriter(log, o.Log)
+		cmd.Stdout = io.MultiWriter(log, o.Log)
 	}
-	p.cmd.Stderr = p.cmd.Stdout
-	if err := p.cmd.Start(); err != nil {
+	cmd.Stderr = cmd.Stdout
+	running, err := cluster.Run(cmd)
+	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	go func() {
-		defer close(p.done)
-		p.err = errors.Join(p.cmd.Wait(), log.Close())
+		<-running.Done()
+		log.Close()
 	}()
-	return p, nil
-}
-
-// Stop asks the controller to stop and waits until it has. It returns an error if the exit code is not 0.
-func (p *Process) Stop(ctx context.Context) error {
-	_ = p.Signal(syscall.SIGTERM) // fails if it has ended by itself, which its exit code tells
-	select {
-	case <-p.done:
-		return p.err
-	case <-ctx.Done():
-		return fmt.Errorf("the controller did not end: %w", ctx.Err())
-	}
-}
-
-// Kill ends the controller at once and waits until it is gone.
-func (p *Process) Kill() {
-	_ = p.Signal(syscall.SIGKILL) // fails if it has ended by itself
-	<-p.done
-}
-
-// Signal sends a signal to the controller.
-func (p *Process) Signal(sig syscall.Signal) error {
-	select {
-	case <-p.done:
-		return os.ErrProcessDone // and its number may be that of another by now
-	default:
-		return cluster.Kill(p.Pid(), sig)
-	}
-}
-
-// Pid returns the process id.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
-
-// Done is closed when the controller has ended.
-func (p *Process) Done() <-chan struct{} { return p.done }
-
-// ExitCode returns the exit code of a controller that has ended, -1 if a signal ended it.
-func (p *Process) ExitCode() int {
-	var exit *exec.ExitError
-	if errors.As(p.err, &exit) {
-		return exit.ExitCode()
-	}
-	return 0
-}
-
-// PodExitCode returns the exit code as the status of a Pod has it: 128 and the signal, if one ended the controller.
-func (p *Process) PodExitCode() int {
-	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return p.ExitCode()
+	return &Process{running, log.Name()}, nil
 }
 
 // Log returns what the controller has printed so far.

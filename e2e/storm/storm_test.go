@@ -70,9 +70,8 @@ func newStorm(t *testing.T) *storm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &storm{T: t, cluster: c}
+	s := &storm{T: t, cluster: c, users: c.Client()}
 	t.Cleanup(func() { s.end(t) })
-	s.users = kubernetes.NewForConfigOrDie(c.Admin())
 	s.installed, err = shipped.Install(t.Context(), c, *deploy, *controller)
 	s.must(err)
 	// A round has prefixes of its own, and a list of prefixes grows.

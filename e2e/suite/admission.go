@@ -118,11 +118,8 @@ func (h *webhook) verdict(r *admissionv1.AdmissionRequest) error {
 // when it is in force.
 func (w *World) FillQuota(namespace string, n int) (lift func()) {
 	w.Helper()
-	w.Until("the cluster's certificate is there, so that the count is known", func() error {
-		if w.Seen.ConfigMap(namespace, "kube-root-ca.crt") == nil {
-			return errors.New("not yet")
-		}
-		return nil
+	w.Await("the cluster's certificate is there, so that the count is known", func() bool {
+		return w.Seen.ConfigMap(namespace, "kube-root-ca.crt") != nil
 	})
 	const name, what = "no-more", "count/configmaps"
 	quotas := w.Admin.CoreV1().ResourceQuotas(namespace)

@@ -2,8 +2,6 @@ package suite
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"strings"
 	"time"
@@ -39,12 +37,7 @@ func (w *World) DeleteNamespace(name string) {
 // WaitNamespaceGone waits until a namespace is gone.
 func (w *World) WaitNamespaceGone(name string) {
 	w.Helper()
-	w.Until("namespace "+name+" is gone", func() error {
-		if w.Seen.Namespace(name) != nil {
-			return errors.New("it is still there")
-		}
-		return nil
-	})
+	w.Await("namespace "+name+" is gone", func() bool { return w.Seen.Namespace(name) == nil })
 }
 
 // LabelNamespace sets a label of a namespace, or removes it if the value is empty.
@@ -76,17 +69,26 @@ func WithBinaryData(data map[string][]byte) Option {
 }
 
 // WithKey sets a key of the data.
-func WithKey(k, v string) Option { return func(cm *corev1.ConfigMap) { Put(&cm.Data, k, v) } }
+func WithKey(k, v string) Option {
+	return func(cm *corev1.ConfigMap) {
+		if cm.Data == nil {
+			cm.Data = map[string]string{}
+		}
+		cm.Data[k] = v
+	}
+}
 
 // WithLabel sets a label.
-func WithLabel(k, v string) Option { return func(cm *corev1.ConfigMap) { Put(&cm.Labels, k, v) } }
+func WithLabel(k, v string) Option {
+	return func(cm *corev1.ConfigMap) { metav1.SetMetaDataLabel(&cm.ObjectMeta, k, v) }
+}
 
 // WithoutLabel removes a label.
 func WithoutLabel(k string) Option { return func(cm *corev1.ConfigMap) { delete(cm.Labels, k) } }
 
 // WithAnnotation sets an annotation.
 func WithAnnotation(k, v string) Option {
-	return func(cm *corev1.ConfigMap) { Put(&cm.Annotations, k, v) }
+	return func(cm *corev1.ConfigMap) { metav1.SetMetaDataAnnotation(&cm.ObjectMeta, k, v) }
 }
 
 // WithoutAnnotation removes an annotation.
@@ -96,14 +98,6 @@ func WithoutAnnotation(k string) Option {
 
 // SetImmutable is the Option of an immutable ConfigMap.
 func SetImmutable(cm *corev1.ConfigMap) { cm.Immutable = new(true) }
-
-// Put sets a key of a map, which it makes if there is none.
-func Put(m *map[string]string, k, v string) {
-	if *m == nil {
-		*m = map[string]string{}
-	}
-	(*m)[k] = v
-}
 
 // ConfigMap returns a plain ConfigMap that is not in the cluster, with data of its own.
 func ConfigMap(namespace, name string, options ...Option) *corev1.ConfigMap {
@@ -157,11 +151,9 @@ func (w *World) Delete(namespace, name string) {
 	w.Helper()
 	old := w.Live(namespace, name)
 	w.noError(w.Admin.CoreV1().ConfigMaps(namespace).Delete(w.Context(), name, metav1.DeleteOptions{}))
-	w.Until("the watch shows that "+namespace+"/"+name+" is deleted", func() error {
-		if now := w.Seen.ConfigMap(namespace, name); UID(now) == UID(old) && now.DeletionTimestamp == nil {
-			return errors.New("not yet")
-		}
-		return nil
+	w.Await("the watch shows that "+namespace+"/"+name+" is deleted", func() bool {
+		now := w.Seen.ConfigMap(namespace, name)
+		return UID(now) != UID(old) || now.DeletionTimestamp != nil
 	})
 }
 
@@ -189,12 +181,7 @@ func (w *World) Live(namespace, name string) *corev1.ConfigMap {
 // waitSeen waits until the outside watch has shown the last write, so that it does not show the state before.
 func (w *World) waitSeen(cm *corev1.ConfigMap) {
 	w.Helper()
-	w.Until("the outside watch has caught up", func() error {
-		if !w.Seen.HasSeen(cm) {
-			return fmt.Errorf("it has not shown %s/%s", cm.Namespace, cm.Name)
-		}
-		return nil
-	})
+	w.Await("the watch shows "+cm.Namespace+"/"+cm.Name, func() bool { return w.Seen.HasSeen(cm) })
 }
 
 // Having returns those of the namespaces in which the outside watch has shown a ConfigMap of the name.

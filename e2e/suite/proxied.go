@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
@@ -41,15 +40,4 @@ func (w *Proxied) StartProxied(env []string, args ...string) *shipped.Process {
 	p := w.StartWith(shipped.RunOptions{Args: args, Env: env, Kubeconfig: w.Proxy.Kubeconfig()})
 	w.Cleanup(w.Proxy.Heal) // before the controller is stopped
 	return p
-}
-
-// Await waits until the condition holds, which asks the proxy.
-func (w *Proxied) Await(what string, condition func() bool) {
-	w.Helper()
-	w.Until(what, func() error {
-		if !condition() {
-			return errors.New("not yet")
-		}
-		return nil
-	})
 }

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -76,49 +77,47 @@ func (w *World) WaitRequests(what string, n int, fits func(cluster.Event) bool) 
 }
 
 // ExpectWrites fails the test unless the writes of the world's controllers to ConfigMaps of the name that took
-// effect, each as "verb namespace", are exactly these, in whichever order. A write that the controller cut has no
-// answer: it counts if others of its kind are too few. (The audit log has a request a moment after its effect.)
+// effect, each as "verb namespace", are exactly these, in whichever order. (The audit log has a request a moment after
+// its effect.)
 func (w *World) ExpectWrites(name string, want ...string) {
 	w.Helper()
-	missing := slices.Clone(want)
-	w.WaitRequests("writes to ConfigMaps "+name, len(want), func(e cluster.Event) bool {
-		i := slices.Index(missing, writeOf(e))
-		if i < 0 || len(WritesTo([]cluster.Event{e}, name)) == 0 || !tookEffect(e) && !isCut(e) {
-			return false
-		}
-		missing = slices.Delete(missing, i, i+1)
-		return true
-	})
-	var got []string
-	all := WritesTo(w.Requests(), name)
-	for _, e := range all {
-		if tookEffect(e) {
-			got = append(got, writeOf(e))
-		}
+	wanted := map[string]int{}
+	for _, write := range want {
+		wanted[write]++
 	}
-	of := func(all []string, op string) (n int) {
-		for _, o := range all {
-			if o == op {
-				n++
+	got := map[string]int{}
+	w.Until("writes to ConfigMaps "+name, func() error {
+		got = effectsOf(WritesTo(w.Requests(), name), wanted)
+		for write, n := range wanted {
+			if got[write] < n {
+				return fmt.Errorf("%v, want %v", got, wanted)
 			}
 		}
-		return n
-	}
-	for _, e := range all {
-		if op := writeOf(e); isCut(e) && of(got, op) < max(1, of(want, op)) {
-			got = append(got, op)
-		}
-	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		w.Errorf("writes to ConfigMaps %s: %q, want %q", name, got, want)
+		return nil
+	})
+	if !maps.Equal(got, wanted) {
+		w.Errorf("writes to ConfigMaps %s: %v, want %v", name, got, wanted)
 	}
 }
 
-func writeOf(e cluster.Event) string  { return e.Verb + " " + e.Object.Namespace }
-func tookEffect(e cluster.Event) bool { return e.Response.Code < 300 }
-func isCut(e cluster.Event) bool      { return e.Response.Code == http.StatusGatewayTimeout }
+// effectsOf counts the writes that took effect. One that the controller has cut has no answer: it counts if others of
+// its kind are fewer than wanted, or if none is wanted.
+func effectsOf(requests []cluster.Event, wanted map[string]int) map[string]int {
+	took, cut := map[string]int{}, map[string]int{}
+	for _, e := range requests {
+		write := e.Verb + " " + e.Object.Namespace
+		switch {
+		case e.Response.Code < 300:
+			took[write]++
+		case e.Response.Code == http.StatusGatewayTimeout:
+			cut[write]++
+		}
+	}
+	for write, n := range cut {
+		took[write] = max(took[write], min(took[write]+n, max(1, wanted[write])))
+	}
+	return took
+}
 
 // ExpectQuiet fails the test if a ConfigMap of the name is written to while the controllers handle other changes. What
 // the API server received before is not counted, however late it ends.

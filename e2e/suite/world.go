@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -169,6 +170,17 @@ func (w *World) Until(what string, try func() error) {
 	if err := cluster.Until(w.Context(), Patience, try); err != nil {
 		w.Fatalf("%s: %v", what, err)
 	}
+}
+
+// Await waits until the condition holds.
+func (w *World) Await(what string, condition func() bool) {
+	w.Helper()
+	w.Until(what, func() error {
+		if !condition() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 }
 
 // Wait waits until the channel is closed.
