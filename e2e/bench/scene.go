@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -129,11 +128,7 @@ func (b *bench) createNamespaces(names []string) {
 
 // createNamespace makes sure that the namespace is there.
 func (b *bench) createNamespace(name string) {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err := b.admin.CoreV1().Namespaces().Create(b.ctx, ns, metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) {
-		check(err)
-	}
+	check(cluster.CreateNamespaces(b.ctx, b.admin, name))
 }
 
 // maps are the ConfigMaps of a namespace.

@@ -10,11 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
+	"github.com/mirror-controller/mirror-controller/e2e/outside"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -36,18 +35,10 @@ type watcher struct {
 	waiting map[*expectation]bool
 }
 
-// watch begins a watch at what is there now. It shares no connection with what sets the scene, and goes on where it
-// was when the API server ends it, as that does under load.
+// watch begins a watch at what is there now. It shares no connection with what sets the scene.
 func (b *bench) watch(selector string) *watcher {
-	maps := b.watching.CoreV1().ConfigMaps(metav1.NamespaceAll)
-	list := get(maps.List(b.ctx, metav1.ListOptions{LabelSelector: selector, Limit: 1}))
 	ctx, end := context.WithCancelCause(b.ctx)
-	begin := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-		o.LabelSelector = selector
-		return maps.Watch(ctx, o)
-	}
-	again := &cache.ListWatch{WatchFuncWithContext: begin}
-	events := get(watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, again))
+	events := get(outside.Watch(ctx, b.watching, selector))
 	w := &watcher{ctx: ctx, stop: func() { end(nil) }, waiting: map[*expectation]bool{}}
 	go func() { end(fmt.Errorf("the outside watch: %w", w.follow(events))) }()
 	return w

@@ -70,7 +70,7 @@ func play(ctx context.Context, more []string, out io.Writer) (err error) {
 		furnish(c, bin),
 		os.Symlink(c.Dir(), *link),
 		apply(ctx, bin, c.Dir(), installed),
-		createNamespaces(ctx, client, home, prefix+"a", prefix+"b", prefix+"c", "other"),
+		cluster.CreateNamespaces(ctx, client, home, prefix+"a", prefix+"b", prefix+"c", "other"),
 		admit(ctx, client, "publisher", home, "edit", "mirror-controller-publisher"),
 		admit(ctx, client, tenantName, prefix+"a", "edit"))
 	if err != nil {

@@ -71,7 +71,7 @@ func (s *story) prepare(ctx context.Context) error {
 		s.targets = append(s.targets, fmt.Sprintf("%s%02d", prefix, i+1))
 	}
 	taken := prefix + "taken"
-	if err := createNamespaces(ctx, s.client, append([]string{home, taken, "other"}, s.targets...)...); err != nil {
+	if err := cluster.CreateNamespaces(ctx, s.client, append([]string{home, taken, "other"}, s.targets...)...); err != nil {
 		return err
 	}
 	canary := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, tier, stage)
@@ -173,7 +173,7 @@ func (s *story) newNamespace(ctx context.Context) error {
 	ns := prefix + "new"
 	s.targets = append(s.targets, ns)
 	return s.act(ctx, "kubectl create namespace "+ns, "it has its copy",
-		func() error { return createNamespaces(ctx, s.client, ns) },
+		func() error { return cluster.CreateNamespaces(ctx, s.client, ns) },
 		func() error { return s.colour("green", s.targets...) })
 }
 
@@ -288,16 +288,6 @@ func (s *story) change(ctx context.Context, as kubernetes.Interface, ns string, 
 		}
 		return nil
 	})
-}
-
-func createNamespaces(ctx context.Context, client kubernetes.Interface, names ...string) error {
-	for _, name := range names {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // admit gives a user roles in a namespace.

@@ -17,9 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
+	"github.com/mirror-controller/mirror-controller/e2e/outside"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
@@ -138,18 +137,7 @@ type asked struct {
 }
 
 func newAsked(w *suite.World, client kubernetes.Interface) *asked {
-	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceAll)
-	list, err := configMaps.List(w.Context(), metav1.ListOptions{LabelSelector: selectorOfModel})
-	if err != nil {
-		w.Fatal(err)
-	}
-	watches := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-		o.LabelSelector = selectorOfModel
-		return configMaps.Watch(ctx, o)
-	}
-	begin := &cache.ListWatch{WatchFuncWithContext: watches}
-	// An API server ends a watch that nobody reads, or that the machine is too slow for.
-	events, err := watchtools.NewRetryWatcherWithContext(w.Context(), list.ResourceVersion, begin)
+	events, err := outside.Watch(w.Context(), client, selectorOfModel)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -6,10 +6,13 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 // Observer is a watch on all ConfigMaps, namespaces and events of a cluster.
@@ -34,6 +37,22 @@ func Observe(ctx context.Context, client kubernetes.Interface) (*Observer, error
 		store(core.Events().Informer())}
 	factory.StartWithContext(ctx)
 	return o, factory.WaitForCacheSyncWithContext(ctx).AsError()
+}
+
+// Watch begins a watch on the ConfigMaps that a selector of labels chooses, at what is there now. It goes on where it
+// was when the API server ends it, as that does under load.
+func Watch(ctx context.Context, client kubernetes.Interface, selector string) (watch.Interface, error) {
+	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceAll)
+	list, err := configMaps.List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	begin := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		o.LabelSelector = selector
+		return configMaps.Watch(ctx, o)
+	}
+	again := &cache.ListWatch{WatchFuncWithContext: begin}
+	return watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, again)
 }
 
 // ConfigMap returns the ConfigMap as the watch has shown it; nil if there is none.

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -242,7 +242,7 @@ func recreateNamespace(name string) act {
 		return s.eventually(func() error {
 			ns, err := s.users.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
-				return s.createNamespace(ctx, name)
+				return cluster.CreateNamespaces(ctx, s.users, name)
 			}
 			if err == nil && plan.Terminating(ns) {
 				return fmt.Errorf("%s is still there", name)
@@ -252,22 +252,13 @@ func recreateNamespace(name string) act {
 	}}
 }
 
-// createNamespace creates a namespace if it is not there.
-func (s *storm) createNamespace(ctx context.Context, name string) error {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err := s.users.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
-}
-
 // clear deletes all that the round before left, while no controller runs.
 func (s *storm) clear(ctx context.Context) error {
-	for _, name := range slices.Concat(homes, targets) {
-		if err := s.createNamespace(ctx, name); err != nil {
-			return err
-		}
+	namespaces := slices.Concat(homes, targets)
+	if err := cluster.CreateNamespaces(ctx, s.users, namespaces...); err != nil {
+		return err
+	}
+	for _, name := range namespaces {
 		if err := labelNamespace(name, object{"mirror": nil, "tier": nil}).do(ctx, s); err != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,11 +68,8 @@ func (s *Site) confine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{AccountNamespace, bareNamespace} {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := s.Admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-			return err
-		}
+	if err := cluster.CreateNamespaces(ctx, s.Admin, AccountNamespace, bareNamespace); err != nil {
+		return err
 	}
 	objects := rendered.Granted(AccountNamespace, "RoleBinding")
 	for _, o := range rendered {
