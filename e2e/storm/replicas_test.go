@@ -73,11 +73,12 @@ func flagsOf(o plan.Options, grace time.Duration) []string {
 }
 
 // start starts the first process with flags.
-func (r *replica) start(flags []string) {
+func (r *replica) start(flags []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.flags = flags
 	r.run()
+	return errors.Join(r.failures...)
 }
 
 // run starts a process. The mutex is held.
@@ -91,7 +92,7 @@ func (r *replica) run() {
 	r.ends.Go(func() { r.await(p) })
 }
 
-// await waits for the end of the process. If nobody has asked for it, the next one starts, as a kubelet has it.
+// await waits for the end of the process. Then the next one starts, as a kubelet has it, unless none is to run.
 func (r *replica) await(p *shipped.Process) {
 	<-p.Done()
 	r.mu.Lock()
@@ -118,13 +119,12 @@ func (r *replica) end(how func(*shipped.Process) error) {
 	}
 }
 
-// restart ends the process and starts the next one.
+// restart ends the process, and await starts the next one.
 func (r *replica) restart(how func(*shipped.Process) error) {
-	r.end(how)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.process == nil { // two faults may restart it at the same time
-		r.run()
+	if err := how(r.process); err != nil {
+		r.failures = append(r.failures, err)
 	}
 }
 
@@ -148,9 +148,6 @@ func stop(p *shipped.Process) error {
 func (r *replica) pause() (resume func()) {
 	r.mu.Lock()
 	p := r.process
-	if p == nil { // another fault is about to start one
-		return r.mu.Unlock
-	}
 	_ = p.Signal(syscall.SIGSTOP) // fails if it has just ended, and so does the next one
 	return func() {
 		defer r.mu.Unlock()

@@ -128,7 +128,7 @@ func (s *storm) live(o plan.Options, grace time.Duration, happen func()) {
 	mark, err := s.cluster.Audit().Mark()
 	s.must(err)
 	for _, r := range s.replicas {
-		r.start(flagsOf(o, grace))
+		s.must(r.start(flagsOf(o, grace)))
 	}
 	happen()
 	asPlanned := func() error { return s.asPlanned(o) }
