@@ -17,15 +17,6 @@ import (
 // root is the folder of the repository.
 const root = "../.."
 
-func read(t *testing.T, path ...string) string {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
-}
-
 // TestReservedNames compares the lists of reserved names in the policies and in the reference with the one in the code.
 func TestReservedNames(t *testing.T) {
 	inPolicy := "['" + strings.Join(plan.ReservedNames, "', '") + "']"
@@ -35,7 +26,7 @@ func TestReservedNames(t *testing.T) {
 		"components/protect-copies/policy.yaml":       inPolicy,
 		"docs/reference.md":                           ": `" + strings.Join(plan.ReservedNames, "`, `") + "`.",
 	} {
-		if text := strings.Join(strings.Fields(read(t, "deploy", file)), " "); !strings.Contains(text, want) {
+		if text := strings.Join(strings.Fields(manual.Read(t, "deploy/"+file)), " "); !strings.Contains(text, want) {
 			t.Errorf("%s does not contain the list %s", file, want)
 		}
 	}
@@ -43,7 +34,7 @@ func TestReservedNames(t *testing.T) {
 
 // TestPicture parses the picture of the README, of which GitHub shows nothing if one line is wrong: each is an arrow.
 func TestPicture(t *testing.T) {
-	_, picture, _ := strings.Cut(read(t, "README.md"), "```mermaid\nflowchart LR\n")
+	_, picture, _ := strings.Cut(manual.Read(t, "README.md"), "```mermaid\nflowchart LR\n")
 	picture, _, _ = strings.Cut(picture, "```\n")
 	const place = `\w+(\["[^"]+"\])?`
 	arrows := regexp.MustCompile(`^(  ` + place + ` (-->|-\.-)(\|[\w ]+\|)? ` + place + `\n){4,}$`)
@@ -58,7 +49,7 @@ const cases = 83
 // TestCases finds each test of CASES.md in its folder, and at least one for each case. A test says for which cases it is:
 // its name, its comment or one of its rows has the number.
 func TestCases(t *testing.T) {
-	page := read(t, "e2e", "CASES.md")
+	page := manual.Read(t, "e2e/CASES.md")
 	for i := range cases {
 		number := fmt.Sprintf("C%02d", i+1)
 		row := regexp.MustCompile(`(?m)^\| ` + number + ` \| .+ \| (.+) \|$`).FindStringSubmatch(page)
@@ -83,7 +74,7 @@ func textOf(t *testing.T, test string) string {
 	for _, above := range []string{"e2e", "."} {
 		files, _ := filepath.Glob(filepath.Join(root, above, folder, "*_test.go")) // fails for a malformed pattern
 		for _, file := range files {
-			if found := text.FindString(read(t, strings.TrimPrefix(file, root))); found != "" {
+			if found := text.FindString(manual.Read(t, strings.TrimPrefix(file, root))); found != "" {
 				return found
 			}
 		}
@@ -99,7 +90,7 @@ func TestLinks(t *testing.T) {
 	}
 	links := 0
 	for _, page := range strings.Fields(string(out)) {
-		for _, link := range regexp.MustCompile(`\]\(([^)\s:]+)\)`).FindAllStringSubmatch(read(t, page), -1) {
+		for _, link := range regexp.MustCompile(`\]\(([^)\s:]+)\)`).FindAllStringSubmatch(manual.Read(t, page), -1) {
 			links++
 			file, heading, _ := strings.Cut(link[1], "#")
 			target := page
@@ -108,7 +99,7 @@ func TestLinks(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
 				t.Errorf("%s: %v", page, err)
-			} else if heading != "" && !headings(read(t, target))[heading] {
+			} else if heading != "" && !headings(manual.Read(t, target))[heading] {
 				t.Errorf("%s: %s: there is no such heading", page, link[1])
 			}
 		}

@@ -22,7 +22,7 @@ import (
 func alerts(t *testing.T) (all []monitoringv1.Rule) {
 	t.Helper()
 	var object monitoringv1.PrometheusRule
-	content := read(t, "deploy", "components", "monitoring", "alerts.yaml")
+	content := manual.Read(t, "deploy/components/monitoring/alerts.yaml")
 	if err := yaml.UnmarshalStrict([]byte(content), &object); err != nil {
 		t.Fatal(err)
 	}
@@ -40,15 +40,16 @@ func runPromtool(t *testing.T, rules []monitoringv1.Rule, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program(t, "promtool"), args...)
+	promtool, err := filepath.Abs(filepath.Join(root, "bin", "promtool"))
+	cmd := exec.CommandContext(t.Context(), promtool, args...)
 	cmd.Dir = t.TempDir()
-	err = errors.Join(os.CopyFS(cmd.Dir, os.DirFS("testdata")),
+	err = errors.Join(err, os.CopyFS(cmd.Dir, os.DirFS("testdata")),
 		os.WriteFile(filepath.Join(cmd.Dir, "rules.yaml"), content, 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("promtool %v: %v\n%s", args, err, out)
+		t.Errorf("promtool %v (make bin/promtool builds it): %v\n%s", args, err, out)
 	}
 }
 
@@ -69,7 +70,7 @@ func TestAlertsFireAndAreExplained(t *testing.T) {
 			} `json:"alert_rule_test"`
 		}
 	}
-	if err := yaml.Unmarshal([]byte(read(t, "e2e", "checks", "testdata", "alerts.yaml")), &cases); err != nil {
+	if err := yaml.Unmarshal([]byte(manual.Read(t, "e2e/checks/testdata/alerts.yaml")), &cases); err != nil {
 		t.Fatal(err)
 	}
 	fires, silent := map[string]bool{}, map[string]bool{}
@@ -79,7 +80,7 @@ func TestAlertsFireAndAreExplained(t *testing.T) {
 			silent[c.Alert] = silent[c.Alert] || len(c.Expected) == 0
 		}
 	}
-	page := read(t, "deploy", "docs", "troubleshooting.md")
+	page := manual.Read(t, "deploy/docs/troubleshooting.md")
 	rules := alerts(t)
 	runPromtool(t, rules, checkRules...)
 	for _, r := range rules {
@@ -126,7 +127,7 @@ func TestDashboardIsPromQL(t *testing.T) {
 		}
 		Templating struct{ List []struct{ Name string } }
 	}
-	content := read(t, "deploy", "components", "monitoring", "dashboard.json")
+	content := manual.Read(t, "deploy/components/monitoring/dashboard.json")
 	if err := json.Unmarshal([]byte(content), &dashboard); err != nil {
 		t.Fatal(err)
 	}
@@ -149,17 +150,4 @@ func TestDashboardIsPromQL(t *testing.T) {
 		t.Error("the dashboard has no expressions")
 	}
 	runPromtool(t, rules, checkRules...)
-}
-
-// program returns the path of a tool that has to be built.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	path, err := filepath.Abs(filepath.Join(root, "bin", name))
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		t.Fatalf("make bin/%s builds it: %v", name, err)
-	}
-	return path
 }

@@ -45,9 +45,10 @@ const (
 	docs = "deploy/docs"
 )
 
-func read(t testing.TB, page string) string {
+// Read returns a file of the repository.
+func Read(t testing.TB, path string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, page))
+	content, err := os.ReadFile(filepath.Join(root, path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ var (
 func Blocks(t testing.TB, page string) []Block {
 	t.Helper()
 	var out []Block
-	text, end := read(t, page), 0
+	text, end := Read(t, page), 0
 	for _, at := range fenced.FindAllStringSubmatchIndex(text, -1) {
 		b := Block{Page: page, Language: text[at[2]:at[3]], Above: text[end:at[0]], Text: text[at[4]:at[5]]}
 		if reason := notTested.FindStringSubmatch(b.Above); reason != nil {
@@ -100,7 +101,7 @@ func Commands(t testing.TB, page, text string, words ...string) string {
 // Inline returns a command if a page has it within a sentence, as it is.
 func Inline(t testing.TB, page, command string) string {
 	t.Helper()
-	if !strings.Contains(read(t, page), "`"+command+"`") {
+	if !strings.Contains(Read(t, page), "`"+command+"`") {
 		t.Fatalf("%s does not have the command %q", page, command)
 	}
 	return command

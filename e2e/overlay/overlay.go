@@ -66,12 +66,9 @@ func SetPrefix(prefix string) string {
 }
 
 // AddFlag adds a flag with a value, which the policies know as well.
-func AddFlag(flag, value string) string { return AddFlagKnownAs(flag, value, value) }
-
-// AddFlagKnownAs is AddFlag where the policies read the value in another form.
-func AddFlagKnownAs(flag, value, known string) string {
+func AddFlag(flag, value string) string {
 	return patch("Deployment", "add", "/spec/template/spec/containers/0/args/-", "--"+flag+"="+value) +
-		setting(flag, known)
+		setting(flag, value)
 }
 
 func setting(flag, value string) string {

@@ -28,11 +28,7 @@ var update = flag.Bool("update", false, "write anew what is generated in deploy/
 // read returns a file of deploy/.
 func read(t *testing.T, path string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(deploy, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
+	return manual.Read(t, "deploy/"+path)
 }
 
 // copies are the files of the chart that are kept by hand elsewhere in deploy/. Helm reads nothing outside a chart, and

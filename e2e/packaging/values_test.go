@@ -68,8 +68,8 @@ func words(comment string) string {
 // flagValue is a value that becomes a flag of the controller: which flag, another value, and what it makes of the flag.
 type flagValue struct{ path, flag, value, want string }
 
-// settings are flags that the policies read, too, in the order of the chart.
-var settings = []flagValue{
+// flags are all of them.
+var flags = []flagValue{
 	{"namespacePrefixes", "namespace-prefix", `["team-","dev-"]`, "team-,dev-"},
 	{"namespaceSelector", "namespace-selector", `[{"key":"team","operator":"In","values":["red","blue"]},` +
 		`{"key":"example.com/tier","operator":"NotIn","values":["gold"]},{"key":"mirrored","operator":"Exists"},` +
@@ -79,10 +79,6 @@ var settings = []flagValue{
 	{"mirrorLabel", "mirror-label", `"example.com/mirror"`, "example.com/mirror"},
 	{"instance", "instance", `"blue"`, "blue"},
 	{"prune", "prune", "true", "true"},
-}
-
-// flags are all of them.
-var flags = append(slices.Clone(settings), []flagValue{
 	{"copyLabels", "copy-label", `["team","example.com/*"]`, "team,example.com/*"},
 	{"copyAnnotations", "copy-annotation", `["note"]`, "note"},
 	{"deletionGrace", "deletion-grace", `"1h"`, "1h"},
@@ -94,7 +90,7 @@ var flags = append(slices.Clone(settings), []flagValue{
 	{"leaderElection.retryPeriod", "leader-elect-retry-period", `"5s"`, "5s"},
 	{"fullnameOverride", "leader-elect-resource-name", `"blue"`, "blue"},
 	{"logging.format", "logging-format", `"json"`, "json"},
-}...)
+}
 
 // notValues are the flags that no value sets as such, with the reason.
 var notValues = map[string]string{
