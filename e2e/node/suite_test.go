@@ -5,18 +5,18 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/outside"
 )
 
+// repository is the folder of the Makefile.
+var repository, _ = filepath.Abs("../..") // fails where there is no working directory
+
 const (
-	// repository is the folder of the Makefile, from here.
-	repository = "../.."
 	// image is the name under which the node has the image of the controller.
 	image = "localhost/mirror-controller:node"
 	// home is the namespace of all sources, and system that of the controller.
@@ -65,11 +65,8 @@ func (s *site) start() error {
 	if s.node, err = Start(ctx, repository, image); err != nil {
 		return err
 	}
-	for _, name := range append(targets(), home) {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := s.node.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-			return err
-		}
+	if err := cluster.CreateNamespaces(ctx, s.node.client, append(targets(), home)...); err != nil {
+		return err
 	}
 	s.seen, err = outside.Observe(context.Background(), s.node.client)
 	return err

@@ -51,7 +51,7 @@ func (w *world) try(dir, command string) (string, error) {
 	cmd := exec.CommandContext(w.ctx(), "sh", "-e", "-c", command)
 	cmd.Dir = dir
 	cmd.Env = []string{
-		"PATH=" + w.node.bin + ":" + w.absolute("bin") + ":" + os.Getenv("PATH"),
+		"PATH=" + w.node.bin + ":" + repository + "/bin:" + os.Getenv("PATH"),
 		"KUBECONFIG=" + w.node.kubeconfig(admin), "HOME=" + w.node.folder.File("home"), "KUBERC=off",
 	}
 	out, err := cmd.CombinedOutput()
@@ -59,15 +59,6 @@ func (w *world) try(dir, command string) (string, error) {
 		err = fmt.Errorf("%s\n%w\n%s", command, err, out)
 	}
 	return string(out), err
-}
-
-// absolute returns the path of a file of the repository.
-func (w *world) absolute(name string) string {
-	path, err := filepath.Abs(filepath.Join(repository, name))
-	if err != nil {
-		w.Fatal(err)
-	}
-	return path
 }
 
 // until repeats try until it succeeds.
@@ -127,7 +118,7 @@ func (w *world) install(replicas int) {
 	}
 	apply := manual.Commands(w, "deploy/docs/install.md", "resources: [install.yaml]",
 		"PREFIX", "team-", "REGISTRY", "localhost", "TAG", "node")
-	shorter := "sed '" + shortGrace + "' " + w.absolute("deploy/install.yaml") + " >install.yaml\n"
+	shorter := "sed '" + shortGrace + "' " + repository + "/deploy/install.yaml >install.yaml\n"
 	if _, err := w.try(w.TempDir(), shorter+apply); err != nil {
 		w.Fatal(err)
 	}
@@ -151,7 +142,7 @@ func (w *world) applyOverlay(edits ...string) {
 	if !strings.Contains(apply, "sed -i") {
 		w.Fatalf("the documentation has no line %q:\n%s", place, apply)
 	}
-	if _, err := w.try(w.TempDir(), "cp -R "+w.absolute("deploy")+" .\n"+apply); err != nil {
+	if _, err := w.try(w.TempDir(), "cp -R "+repository+"/deploy .\n"+apply); err != nil {
 		w.Fatal(err)
 	}
 	w.waitRolledOut()
