@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -169,16 +169,15 @@ func expectMirroring(w *suite.World) {
 // expectBounded fails the test if the controller has, or had, too much in memory. most is in MiB.
 func expectBounded(w *suite.World, when string, p *shipped.Process, most int) {
 	w.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
+	process, err := procfs.NewProc(p.Pid())
 	if err != nil {
 		w.Fatal(err)
 	}
-	peak := 0
-	_, value, _ := strings.Cut(string(status), "\nVmHWM:")
-	if _, err := fmt.Sscanf(value, "%d kB", &peak); err != nil {
+	status, err := process.NewStatus()
+	if err != nil {
 		w.Fatal(err)
 	}
-	peak >>= 10
+	peak := int(status.VmHWM >> 20)
 	w.Logf("%s: %d MiB", when, peak)
 	if peak >= most {
 		w.Errorf("%s: the controller had %d MiB in memory, want less than %d MiB", when, peak, most)
