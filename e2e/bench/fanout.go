@@ -44,7 +44,7 @@ func fanOut(n, rounds int, createBar string) benchmark {
 				var ours, plain, watching [len(phases)]use
 				alternately(round, func() {
 					for i, p := range phases {
-						ours[i] = b.publish(c, s, name, p)
+						ours[i] = b.publish(c, n, name, p)
 						b.sleep(afterthought)
 					}
 				}, func() {
@@ -78,8 +78,8 @@ func (b *bench) compareCPU(configuration string, n int, ours, limit use) {
 	})
 }
 
-// publish is what a phase takes with the controller.
-func (b *bench) publish(c *controller, s scene, name string, p phase) use {
+// publish is what a phase of a source with n targets takes with the controller.
+func (b *bench) publish(c *controller, n int, name string, p phase) use {
 	w := b.watch(mirrorSelector)
 	defer w.stop()
 	match, change := holds(name, p.version), func() { b.updateSource(name, p.version) }
@@ -90,7 +90,7 @@ func (b *bench) publish(c *controller, s scene, name string, p phase) use {
 		match, change = gone(name), func() { b.unlabelSource(name) }
 	}
 	b.sleep(pause)
-	return b.used(c.Pid(), func() time.Duration { return w.timed(s.targets, match, change) })
+	return b.used(c.Pid(), func() time.Duration { return w.timed(n, match, change) })
 }
 
 // limitOf is what a phase takes with the plain program, which watches besides, or not.

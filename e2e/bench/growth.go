@@ -171,14 +171,9 @@ func (l *ladder) changing(c *controller) {
 // changeSource changes the first source and returns what it takes until all its copies hold it. The data begin as the
 // first ones did: what waits for copies in a fresh namespace takes any version.
 func (l *ladder) changeSource(c *controller) use {
-	w := l.watch(mirrorSelector)
-	defer w.stop()
 	l.version++
-	source, version := sourceNames(1)[0], fmt.Sprintf("1-%d-", l.version)
-	l.sleep(pause)
-	return l.used(c.Pid(), func() time.Duration {
-		return w.timed(len(l.names)+l.fresh, holds(source, version), func() { l.updateSource(source, version) })
-	})
+	update := phase{op: opUpdate, version: fmt.Sprintf("1-%d-", l.version)}
+	return l.publish(c, len(l.names)+l.fresh, sourceNames(1)[0], update)
 }
 
 // freshNamespaces is a new namespace, to the last of its copies, against as many creates by the plain program.
