@@ -120,7 +120,7 @@ func (h *handlers) endGrace(n *nameTargets, namespace string, ns *corev1.Namespa
 // targetChanged handles an event about the ConfigMap at a target: cm, or its deletion.
 func (h *handlers) targetChanged(k key, cm *corev1.ConfigMap, deleted bool) {
 	if h.observe(k, cm, deleted) {
-		h.copies.AddEvent(k)
+		h.copies.AddFirst(k)
 	}
 }
 
@@ -150,11 +150,11 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appe
 		for _, name := range h.cache.SourceNames() {
 			k := key{Namespace: namespace, Name: name}
 			h.namespaceSeen(k, ns, appeared)
-			h.copies.AddEvent(k)
+			h.copies.AddFirst(k)
 		}
 	}
 	for _, cm := range h.cache.ConfigMapsIn(namespace) {
-		h.copies.AddEvent(plan.KeyOf(cm))
+		h.copies.AddFirst(plan.KeyOf(cm))
 	}
 }
 

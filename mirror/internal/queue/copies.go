@@ -1,4 +1,4 @@
-// Package queue holds the work queue of targets. It decides which key is next, and does not know why a key waits.
+// Package queue holds a work queue with precedence. It decides which key is next, and does not know why a key waits.
 //
 // The queue is client-go's: a key waits once however often it is added, is never in work twice at the same time, and
 // waits again if it is added during the work. A worker takes a key by Get and gives it back by Done. After ShutDown,
@@ -10,27 +10,34 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Copies is the queue of targets: the namespace of each key is a target, and its name is that of the sources. Keys that
-// an event named go first, but a fan-out has every fifth turn if it needs it. The keys of fan-outs take turns by their
-// names, so that no fan-out holds up another one.
-type Copies struct {
-	workqueue.TypedDelayingInterface[types.NamespacedName]
-	order *order
+// Queue is a queue in which keys that come by AddFirst go first, but those that come by Add and AddAfter have every
+// fifth turn if they need it. These take turns by their lanes, so that no lane holds up another one.
+type Queue[T comparable] struct {
+	workqueue.TypedDelayingInterface[T]
+	order *order[T]
 }
 
-// NewCopies returns an empty queue. name is the label of its metrics.
-func NewCopies(name string) *Copies {
-	o := &order{named: map[key]bool{}, waiting: map[key]bool{}, perName: map[string][]key{}}
-	return &Copies{order: o, TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(
-		workqueue.TypedDelayingQueueConfig[key]{
+// New returns an empty queue. name is the label of its metrics.
+func New[T comparable](name string, lane func(T) string) *Queue[T] {
+	o := &order[T]{lane: lane, waiting: map[T]bool{}, lanes: map[string][]T{}}
+	return &Queue[T]{order: o, TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(
+		workqueue.TypedDelayingQueueConfig[T]{
 			Name:  name,
-			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[key]{Name: name, Queue: o}),
+			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Name: name, Queue: o}),
 		})}
 }
 
-// AddEvent adds a key that an event named. It goes before the keys of fan-outs and retries, which come by Add and
-// AddAfter, but for every fifth turn.
-func (q *Copies) AddEvent(k types.NamespacedName) {
-	q.order.addNamed(k)
+// AddFirst adds a key that goes before those of Add, also if it waits already.
+func (q *Queue[T]) AddFirst(k T) {
+	q.order.first.Store(k, true)
 	q.Add(k)
+}
+
+// Copies is the queue of targets: the namespace of each key is a target, and its name is that of the sources. Keys that
+// an event named come first. The keys of fan-outs take turns by their names.
+type Copies = Queue[types.NamespacedName]
+
+// NewCopies returns an empty queue of targets. name is the label of its metrics.
+func NewCopies(name string) *Copies {
+	return New(name, func(k types.NamespacedName) string { return k.Name })
 }

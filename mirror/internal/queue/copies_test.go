@@ -3,22 +3,28 @@ package queue
 import (
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
+type key = types.NamespacedName
+
+type copies struct{ *Copies }
+
 // testQueue returns a queue of copies that ends with the test.
-func testQueue(t testing.TB) *Copies {
-	q := NewCopies("test")
+func testQueue(t testing.TB) copies {
+	q := copies{NewCopies("test")}
 	t.Cleanup(q.ShutDown)
 	return q
 }
 
 // add reads words such as "+a1 !b2". a1 is the key of source a in namespace 1. + is the key of a fan-out, and ! that of
 // an event.
-func (q *Copies) add(words string) {
+func (q copies) add(words string) {
 	for _, word := range strings.Fields(words) {
 		k := key{Name: word[1:2], Namespace: word[2:]}
 		if word[0] == '!' {
-			q.AddEvent(k)
+			q.AddFirst(k)
 		} else {
 			q.Add(k)
 		}
@@ -26,7 +32,7 @@ func (q *Copies) add(words string) {
 }
 
 // gets takes the next n keys into work.
-func (q *Copies) gets(n int) (keys []key, words string) {
+func (q copies) gets(n int) (keys []key, words string) {
 	var all []string
 	for range n {
 		k, _ := q.Get()
@@ -78,15 +84,19 @@ func TestEventDuringTheWorkBringsTheKeyBack(t *testing.T) {
 	wantNoKeys(t, q)
 }
 
-// wantNoKeys checks that the order remembers nothing but keys in work, after the next turn of a fan-out.
-func wantNoKeys(t *testing.T, q *Copies) {
+// wantNoKeys checks that the order remembers no key, after the next turn of a fan-out.
+func wantNoKeys(t *testing.T, q copies) {
 	t.Helper()
 	o := q.order
 	if o.Len() > 0 {
 		t.Fatalf("got %d keys, want none", o.Len())
 	}
+	o.first.Range(func(k, _ any) bool {
+		t.Errorf("got %v remembered, want no key", k)
+		return true
+	})
 	o.popTurn() // clears what keys left in their lanes when they moved to the events
-	if n := q.Len() + len(o.events) + len(o.waiting) + len(o.perName) + len(o.turns) + len(o.named); n > 0 {
+	if n := q.Len() + len(o.ahead) + len(o.waiting) + len(o.lanes) + len(o.turns); n > 0 {
 		t.Errorf("got %d things left, want none: %+v", n, o)
 	}
 }
@@ -96,11 +106,11 @@ func TestMovedKeysLeaveNothing(t *testing.T) {
 	q := testQueue(t)
 	for range 1000 {
 		q.add("+a0 !a0 +a1 !a1 +a2 !a2 +a3 !a3 +b0 +b1 +c0 +c1 +d0 +d1")
-		keys, _ := q.gets(eventsPerTurn + 1)
+		keys, _ := q.gets(firstPerTurn + 1)
 		for _, k := range keys {
 			q.Done(k)
 		}
-		if n := len(q.order.perName["a"]); n > 100 {
+		if n := len(q.order.lanes["a"]); n > 100 {
 			t.Fatalf("got %d keys in the lane of 4, want a bound", n)
 		}
 	}

@@ -1,104 +1,81 @@
 package queue
 
-import (
-	"sync"
+import "sync"
 
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-)
+// firstPerTurn is how many keys of AddFirst go before the next one of the lanes.
+const firstPerTurn = 4
 
-type key = types.NamespacedName
-
-// eventsPerTurn is how many keys that an event named go before the next key of a fan-out.
-const eventsPerTurn = 4
-
-// order is the storage of [Copies], and knows which key is next. The queue calls the exported methods one at a time,
+// order is the storage of a [Queue], and knows which key is next. The queue calls the exported methods one at a time,
 // with a lock of its own.
-type order struct {
-	mu    sync.Mutex
-	named map[key]bool // keys that an event has named; mu guards it
+type order[T comparable] struct {
+	lane  func(T) string
+	first sync.Map // keys of AddFirst that are not pushed or touched yet
 
-	waiting map[key]bool // every key that waits; true: by its name, false: in events
-	events  []key
-	perName map[string][]key // by source name; may hold keys that have moved to events
-	turns   []string         // the names of perName
-	streak  int              // how many of events were popped in a row
-}
-
-var _ workqueue.Queue[key] = &order{}
-
-// addNamed remembers that an event named the key, until the key is pushed or touched.
-func (o *order) addNamed(k key) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.named[k] = true
-}
-
-func (o *order) takeNamed(k key) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	named := o.named[k]
-	delete(o.named, k)
-	return named
+	waiting map[T]bool // every key that waits; true: in a lane, false: ahead
+	ahead   []T
+	lanes   map[string][]T // may hold keys that have moved ahead
+	turns   []string       // the names of lanes
+	streak  int            // how many were popped ahead in a row
 }
 
 // Push adds a key that does not wait.
-func (o *order) Push(k key) {
-	if o.takeNamed(k) {
-		o.pushEvent(k)
+func (o *order[T]) Push(k T) {
+	if _, isFirst := o.first.LoadAndDelete(k); isFirst {
+		o.pushAhead(k)
 		return
 	}
 	o.waiting[k] = true
-	if len(o.perName[k.Name]) == 0 {
-		o.turns = append(o.turns, k.Name)
+	lane := o.lane(k)
+	if len(o.lanes[lane]) == 0 {
+		o.turns = append(o.turns, lane)
 	}
-	o.perName[k.Name] = append(o.perName[k.Name], k)
+	o.lanes[lane] = append(o.lanes[lane], k)
 }
 
-// Touch moves a key that waits by its name, and that an event has named now, to the events.
-func (o *order) Touch(k key) {
-	if o.takeNamed(k) && o.waiting[k] {
-		o.pushEvent(k)
+// Touch moves a key that waits in its lane, and has come by AddFirst now, ahead.
+func (o *order[T]) Touch(k T) {
+	if _, isFirst := o.first.LoadAndDelete(k); isFirst && o.waiting[k] {
+		o.pushAhead(k)
 	}
 }
 
-func (o *order) pushEvent(k key) {
+func (o *order[T]) pushAhead(k T) {
 	o.waiting[k] = false
-	o.events = append(o.events, k)
+	o.ahead = append(o.ahead, k)
 }
 
 // Len returns the number of keys that wait.
-func (o *order) Len() int { return len(o.waiting) }
+func (o *order[T]) Len() int { return len(o.waiting) }
 
 // Pop removes the next key. Len must not be 0.
-func (o *order) Pop() key {
-	k, ok := key{}, false
-	if o.streak >= eventsPerTurn || len(o.events) == 0 {
+func (o *order[T]) Pop() (k T) {
+	ok := false
+	if o.streak >= firstPerTurn || len(o.ahead) == 0 {
 		k, ok = o.popTurn()
 		o.streak = 0
 	}
 	if !ok {
-		k, o.events = o.events[0], o.events[1:]
+		k, o.ahead = o.ahead[0], o.ahead[1:]
 		o.streak++
 	}
 	delete(o.waiting, k)
 	return k
 }
 
-// popTurn removes the next key of the name whose turn it is; ok is false if there is none.
-func (o *order) popTurn() (k key, ok bool) {
+// popTurn removes the next key of the lane whose turn it is; ok is false if there is none.
+func (o *order[T]) popTurn() (k T, ok bool) {
 	for len(o.turns) > 0 && !ok {
-		name := o.turns[0]
-		keys := o.perName[name]
+		lane := o.turns[0]
+		keys := o.lanes[lane]
 		for len(keys) > 0 && !ok {
 			k, keys = keys[0], keys[1:]
-			ok = o.waiting[k] // else it has moved to the events
+			ok = o.waiting[k] // else it has moved ahead
 		}
-		o.turns, o.perName[name] = o.turns[1:], keys
+		o.turns, o.lanes[lane] = o.turns[1:], keys
 		if len(keys) > 0 {
-			o.turns = append(o.turns, name)
+			o.turns = append(o.turns, lane)
 		} else {
-			delete(o.perName, name)
+			delete(o.lanes, lane)
 		}
 	}
 	return k, ok

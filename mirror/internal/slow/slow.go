@@ -13,8 +13,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+
+	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
 )
 
 // Workers is how many workers of each pace but Ordinary serve the slow namespaces: the API server has few seats for one
@@ -54,7 +55,7 @@ type key = types.NamespacedName
 // Queue is the queue of slow namespaces, by UID. A namespace is in work once at a time, and each turn takes one of its
 // targets: call Get, Next, and, after the calls of that target, EndTurn and Done.
 type Queue struct {
-	workqueue.TypedInterface[types.UID]
+	*queue.Queue[types.UID]
 
 	isAnswer func(error) bool
 
@@ -89,9 +90,9 @@ type call struct {
 // nil, shows that the API server has answered.
 func NewQueue(name string, isAnswer func(error) bool) *Queue {
 	return &Queue{
-		isAnswer:       isAnswer,
-		TypedInterface: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.UID]{Name: name}),
-		slow:           map[types.UID]*namespace{}, calls: map[*call]bool{}, longAt: map[types.UID]time.Time{},
+		isAnswer: isAnswer,
+		Queue:    queue.New(name, func(types.UID) string { return "" }),
+		slow:     map[types.UID]*namespace{}, calls: map[*call]bool{}, longAt: map[types.UID]time.Time{},
 	}
 }
 
@@ -115,8 +116,18 @@ func (q *Queue) Put(uid types.UID, k types.NamespacedName, cut bool) bool {
 	if !slices.Contains(n.targets, k) {
 		n.targets = append(n.targets, k)
 	}
-	q.Add(uid)
+	q.add(uid, n)
 	return true
+}
+
+// add has a namespace wait for a turn. Those that hang take the longest turns, so the others go before them. The mutex
+// is held.
+func (q *Queue) add(uid types.UID, n *namespace) {
+	if n.took < limitFactor*maxAverage {
+		q.AddFirst(uid)
+	} else {
+		q.Add(uid)
+	}
 }
 
 // namespace returns what is known of a namespace. The mutex is held.
@@ -151,7 +162,7 @@ func (q *Queue) EndTurn(uid types.UID) []types.NamespacedName {
 		delete(q.slow, uid)
 		return n.targets
 	case len(n.targets) > 0:
-		q.Add(uid)
+		q.add(uid, n)
 	}
 	return nil
 }

@@ -39,6 +39,7 @@ func run(t *testing.T, f func(*testing.T, calls)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		q := calls{slow.NewQueue("test", isAnswer)}
+		defer q.ShutDown()
 		f(t, q)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -307,6 +308,26 @@ func TestWhatEndsSlowness(t *testing.T) {
 			t.Error("got a namespace slow, where a call is answered in time and no target waits")
 		}
 	})
+}
+
+// TestShortTurnsHavePrecedence: a namespace that hangs waits behind one that became slow later, and answers in eight
+// seconds.
+func TestShortTurnsHavePrecedence(t *testing.T) {
+	for took, want := range map[time.Duration]types.UID{8*time.Second - 1: "a", 8 * time.Second: "b"} {
+		run(t, func(t *testing.T, q calls) {
+			for _, uid := range []types.UID{"a", "b"} {
+				q.hang(uid, slow.Ordinary)
+				q.Put(uid, settings, true)
+				if uid == "a" {
+					q.Put(uid, types.NamespacedName{Namespace: "team-a", Name: "other"}, false)
+					q.turn(slow.Whole, took)
+				}
+			}
+			if uid, _ := q.Get(); uid != want {
+				t.Errorf("a took %v: got the turn of %s, want that of %s", took, uid, want)
+			}
+		})
+	}
 }
 
 // TestTurnDecides: the last call of a turn decides whether the namespace stays slow. If not, its targets go back.
