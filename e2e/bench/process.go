@@ -40,9 +40,7 @@ func goMemoryLimit(copies int) int { return (512 + 4*max(0, copies-100_000)/1000
 // during calls f, and stops the controller then.
 func (c *controller) during(f func()) {
 	err := attempt(f)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.b.ctx), patience)
-	defer cancel()
-	check(errors.Join(err, c.Stop(ctx)))
+	check(errors.Join(err, c.Stop(patience)))
 }
 
 // with starts a controller, waits until it mirrors, calls f and stops it.

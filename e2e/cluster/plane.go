@@ -178,12 +178,9 @@ func (c *Cluster) startManager() error {
 
 // stopManager stops the controller manager if it runs. The folder kills one that does not end in time.
 func (c *Cluster) stopManager() {
-	if c.manager == nil {
-		return
+	if c.manager != nil {
+		_ = c.manager.Stop(stopTimeout)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	_ = c.manager.Stop(ctx)
 }
 
 // waitForControllers waits until the default namespace has what the controllers put into it.

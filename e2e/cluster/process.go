@@ -78,13 +78,13 @@ func Run(cmd *exec.Cmd) (*Process, error) {
 }
 
 // Stop asks the process to stop and waits until it has. It returns an error if the exit code is not 0.
-func (p *Process) Stop(ctx context.Context) error {
+func (p *Process) Stop(within time.Duration) error {
 	_ = p.Signal(syscall.SIGTERM) // fails if it has ended by itself, which its exit code tells
 	select {
 	case <-p.done:
 		return p.err
-	case <-ctx.Done():
-		return fmt.Errorf("%s did not end: %w", filepath.Base(p.cmd.Path), ctx.Err())
+	case <-time.After(within):
+		return fmt.Errorf("%s did not end within %s", filepath.Base(p.cmd.Path), within)
 	}
 }
 

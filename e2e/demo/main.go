@@ -85,7 +85,7 @@ func tell(ctx context.Context, _ []string, out io.Writer) (err error) {
 	if err := s.play(ctx); err != nil {
 		return fmt.Errorf("%w\nthe controller printed:\n%s", err, controller.Log())
 	}
-	return s.stop(ctx)
+	return s.stop()
 }
 
 // since is the time since start, in whole milliseconds.

@@ -204,7 +204,7 @@ func (p *playground) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			fmt.Fprintln(p.out, "\nStopping.")
-			return p.stop(ctx)
+			return p.stop()
 		case <-ended:
 			pauses.Next(p.name, time.Now())
 			fmt.Fprintf(p.out, "\nThe controller ended with exit code %d and is started again in %v. It printed last:\n  %s\n",
@@ -226,7 +226,7 @@ func (p *playground) follow(ctx context.Context, pauses *flowcontrol.Backoff) er
 	if wanted && settled && d.Generation == p.generation {
 		return nil
 	}
-	if err := p.stop(ctx); err != nil || !wanted {
+	if err := p.stop(); err != nil || !wanted {
 		return err
 	}
 	installed, err := shipped.Deployed(ctx, p.cluster, d.Namespace, d.Name, *binary)
@@ -250,13 +250,11 @@ func (p *playground) follow(ctx context.Context, pauses *flowcontrol.Backoff) er
 }
 
 // stop asks the controller to stop if one runs, and waits until it has.
-func (p *playground) stop(ctx context.Context) error {
+func (p *playground) stop() error {
 	if p.controller == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
-	defer cancel()
-	err := p.controller.Stop(ctx)
+	err := p.controller.Stop(stopPatience)
 	p.controller = nil
 	return err
 }

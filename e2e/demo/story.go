@@ -213,9 +213,9 @@ func (s *story) deleteSource(ctx context.Context) error {
 }
 
 // stop ends the controller as Kubernetes would.
-func (s *story) stop(ctx context.Context) error {
+func (s *story) stop() error {
 	start := time.Now()
-	if err := s.controller.Stop(ctx); err != nil {
+	if err := s.controller.Stop(stopPatience); err != nil {
 		return fmt.Errorf("stop the controller: %w", err)
 	}
 	fmt.Fprintf(s.out, "\nThe controller was asked to stop, and ended with exit code 0 (%s).\n", since(start))

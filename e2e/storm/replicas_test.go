@@ -1,7 +1,6 @@
 package storm
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -134,14 +133,14 @@ func kill(p *shipped.Process) error {
 }
 
 func stop(p *shipped.Process) error {
-	patient, cancel := context.WithTimeout(context.Background(), stopPatience)
-	defer cancel()
-	_ = p.Stop(patient) // await judges its exit code
-	if patient.Err() == nil {
-		return nil
+	err := p.Stop(stopPatience)
+	select {
+	case <-p.Done():
+		return nil // await judges its exit code
+	default:
+		p.Kill()
+		return err
 	}
-	p.Kill()
-	return fmt.Errorf("a controller did not stop within %s", stopPatience)
 }
 
 // pause has the process stand still until it is resumed.

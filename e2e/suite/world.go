@@ -145,9 +145,7 @@ func (w *World) expectShortLines(log string) {
 // Stop stops a controller, which has to end with exit code 0.
 func (w *World) Stop(p *shipped.Process) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.Context()), Patience)
-	defer cancel()
-	if err := p.Stop(ctx); err != nil {
+	if err := p.Stop(Patience); err != nil {
 		w.Errorf("stopping the controller: %v\n%s", err, cluster.LastLines(p.Log(), 60))
 	}
 }
