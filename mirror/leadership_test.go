@@ -144,30 +144,59 @@ func TestC35StopLetsWritesEnd(t *testing.T) {
 	}
 }
 
-// TestC35StopWaitsForNoRead: its answer is not needed any more, and another process is to take over.
-func TestC35StopWaitsForNoRead(t *testing.T) {
+// TestC35NothingHoldsUpTheEnd: the answer of a read is not needed any more, and another process is to take over. A watch
+// that does not hear of the end does not hold it up, either.
+func TestC35NothingHoldsUpTheEnd(t *testing.T) {
+	slowWatch := func(r *term) {
+		r.beforeCall(func(c apitest.Call) {
+			if c.Verb == "watch" {
+				time.Sleep(time.Minute)
+			}
+		})
+		r.Relist()
+		time.Sleep(5 * time.Second) // client-go waits before it watches again
+	}
+	hangingRead := func(read apitest.Call, happens func(scene)) func(*term) {
+		return func(r *term) {
+			r.hang(on(true, read))
+			happens(r.scene)
+			time.Sleep(2 * time.Second)
+			if r.Hung.Load() == 0 {
+				r.t.Error("got no read in flight")
+			}
+		}
+	}
 	for name, tc := range map[string]struct {
-		read   apitest.Call
-		happen func(scene)
+		holdUp func(*term)
+		loses  bool
 	}{
-		"of a source": {readSource, func(s scene) { s.edit("platform", plantest.Without("mirror")) }},
-		"of a namespace": {request("get", "namespaces", "team-001"),
-			func(s scene) { s.setNamespace(plantest.Namespace("team-001", "mirror", "false")) }},
-		"of what is in the way": {request("get", "configmaps", "team-000"), func(s scene) {}},
+		"a read of a source": {holdUp: hangingRead(readSource, func(s scene) { s.edit("platform", plantest.Without("mirror")) })},
+		"a read of a namespace": {holdUp: hangingRead(request("get", "namespaces", "team-001"),
+			func(s scene) { s.setNamespace(plantest.Namespace("team-001", "mirror", "false")) })},
+		"a read of what is in the way":      {holdUp: hangingRead(request("get", "configmaps", "team-000"), func(scene) {})},
+		"a watch":                           {holdUp: slowWatch},
+		"a watch, at the loss of the lease": {holdUp: slowWatch, loses: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runStandby(t, append(teams(2, "team-"), source(), foreignObject()), func(t *testing.T, r *term) {
-				r.hang(on(true, tc.read))
 				r.lead()
-				tc.happen(r.scene)
-				time.Sleep(2 * time.Second)
-				if r.Hung.Load() == 0 {
-					t.Error("got no read in flight")
+				tc.holdUp(r)
+				stopped, want := time.Now(), []time.Time{time.Now()}
+				if tc.loses {
+					want = nil
+					r.lose()
+					r.ends(ErrLeadershipLost)
+				} else {
+					r.stop()
+					r.ends(nil)
 				}
-				r.stop()
-				if took := r.ends(nil); took > 0 {
+				if took := time.Since(stopped); took > 0 {
 					t.Errorf("the end took %v", took)
 				}
+				if !slices.Equal(r.resigned, want) {
+					t.Errorf("resigned at %v, want %v", r.resigned, want)
+				}
+				time.Sleep(time.Minute) // the watch ends in the bubble
 			})
 		})
 	}
@@ -187,37 +216,4 @@ func TestC35StopMakesNoMessage(t *testing.T) {
 			t.Errorf("got events %v and the end after %v, want the %d that were on their way", r.events, took, reportWorkers)
 		}
 	})
-}
-
-// TestC35SlowWatchHoldsUpNoStop: a watch that is slow to end holds up neither Run nor a process that could take over.
-func TestC35SlowWatchHoldsUpNoStop(t *testing.T) {
-	for name, loses := range map[string]bool{"stopped": false, "the leadership is lost": true} {
-		t.Run(name, func(t *testing.T) {
-			runStandby(t, append(teams(1, "team-"), source()), func(t *testing.T, r *term) {
-				r.lead()
-				r.beforeCall(func(c apitest.Call) {
-					if c.Verb == "watch" {
-						time.Sleep(time.Minute) // it does not hear that its context ends
-					}
-				})
-				r.Relist()
-				time.Sleep(5 * time.Second)
-				stopped := time.Now()
-				if loses {
-					r.lose()
-					r.ends(ErrLeadershipLost)
-				} else {
-					r.stop()
-					r.ends(nil)
-				}
-				if took := time.Since(stopped); took > 0 {
-					t.Errorf("the end of Run took %v", took)
-				}
-				if want := []time.Time{stopped}; !loses && !slices.Equal(r.resigned, want) || loses && len(r.resigned) > 0 {
-					t.Errorf("resigned at %v, want once, at %v, and not after a loss", r.resigned, stopped)
-				}
-				time.Sleep(time.Minute) // the watch ends in the bubble
-			})
-		})
-	}
 }

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
@@ -68,12 +66,6 @@ func isAbout(took, want time.Duration) bool { return took >= want && took <= wan
 // takes has the server take a time for each of these calls.
 func (r reader) takes(by map[apitest.Call]time.Duration) {
 	r.server.Hook(func(h *apitest.Hooks) { h.Takes = func(c apitest.Call) time.Duration { return by[c] } })
-}
-
-func (r reader) refuses(err error) {
-	r.server.Hook(func(h *apitest.Hooks) {
-		h.Refuses = func(c apitest.Call) error { return map[apitest.Call]error{readSource: err}[c] }
-	})
 }
 
 // wantReads fails the test unless so many reads of the source and of the namespace came since the start.
@@ -186,37 +178,6 @@ func TestAnswersServeTogether(t *testing.T) {
 			t.Errorf("got %v after %v, want both after %v", err, took, 2*takes)
 		}
 		r.wantReads("out of phase", 2, 2)
-	})
-}
-
-// TestFailuresServeAll for a second, and answers for five. Then nothing is known of them.
-func TestFailuresServeAll(t *testing.T) {
-	read(t, func(t *testing.T, r reader) {
-		refused := apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("no get"))
-		r.refuses(refused)
-		notBefore := time.Now()
-		want := func(what string, want error, reads int) {
-			t.Helper()
-			if _, _, err := r.premise(notBefore); !errors.Is(err, want) {
-				t.Errorf("%s: got %v, want %v", what, err, want)
-			}
-			if n := r.server.Calls()[readSource]; n != reads {
-				t.Errorf("%s: got %d reads, want %d", what, n, reads)
-			}
-		}
-		want("the first", refused, 1)
-		r.refuses(nil)
-		time.Sleep(time.Until(notBefore.Add(time.Second - 1)))
-		want("within its lifetime", refused, 1)
-		time.Sleep(time.Nanosecond)
-		want("after it", nil, 2)
-		r.refuses(refused)
-		time.Sleep(Lifetime)
-		want("after an answer", refused, 3)
-		time.Sleep(time.Minute)
-		if n := r.Known(); n > 0 {
-			t.Errorf("got %d subjects known for ever", n)
-		}
 	})
 }
 
