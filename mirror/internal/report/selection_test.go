@@ -15,12 +15,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// selectionOf returns the selection of the only source of its name.
-func selectionOf(s *plan.Source, namespaces ...*corev1.Namespace) *report.Selection {
-	owner := func(string) types.NamespacedName { return s.Key }
-	return report.Select(rules, slices.Values(namespaces), []*plan.Source{s}, owner)[s.Key]
-}
-
 // TestSelection: a source is superseded where it selects a namespace that another source has. The message names the
 // first of these, and the winner there.
 func TestSelection(t *testing.T) {

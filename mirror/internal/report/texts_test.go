@@ -40,6 +40,7 @@ func TestTextsFitAnEvent(t *testing.T) {
 		return rules.ParseSource(plantest.Source("platform", strings.Repeat("a.", 126)+"a", options...))
 	}
 	annotated := func(key, value string) *plan.Source { return named(plantest.Annotation(key, value)) }
+	base := func(string) types.NamespacedName { return types.NamespacedName{Namespace: "base", Name: "settings"} }
 	reserved := named()
 	reserved.Reserved = true
 	for reason, tc := range map[string]struct {
@@ -73,15 +74,7 @@ func TestTextsFitAnEvent(t *testing.T) {
 				s.Expire(plan.Unclaimed{Rule: plan.ExcludedByPrefix, Annotation: verbose[:200]}, false, namespace, now)
 			}
 		}
-		switch reason {
-		case plan.ReasonNoTargets:
-			s.Selection = selectionOf(tc.source, namespaces...)
-		case plan.ReasonSuperseded:
-			owner := func(string) (k types.NamespacedName) {
-				return types.NamespacedName{Namespace: "base", Name: "settings"}
-			}
-			s.Selection = report.Select(rules, slices.Values(namespaces), []*plan.Source{tc.source}, owner)[tc.source.Key]
-		}
+		s.Selection = report.Select(rules, slices.Values(namespaces), []*plan.Source{tc.source}, base)[tc.source.Key]
 		m := messageOf(s, reason)
 		if n := len(m.Note); n > 1024 || !utf8.ValidString(m.Note) || !strings.Contains(m.Note, tc.want) {
 			t.Errorf("%s: got %d bytes, valid %v: %q, want in it %q", reason, n, utf8.ValidString(m.Note), m.Note, tc.want)
