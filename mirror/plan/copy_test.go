@@ -128,6 +128,10 @@ func TestDesiredIsTheContract(t *testing.T) {
 	if source, ours := r.SourceOf(got); !ours || source != KeyOf(src) {
 		t.Errorf("got a copy of %v, ours %v, want one of %v", source, ours, KeyOf(src))
 	}
+	delete(got.Annotations, SourceAnnotation)
+	if _, ours := r.SourceOf(got); ours {
+		t.Error("C07: got a copy of ours that names no source")
+	}
 }
 
 // patched returns what the API server makes of have by the patch of the object in the cache. It refuses a patch of
