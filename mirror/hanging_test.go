@@ -44,12 +44,6 @@ func (s scene) hangAt(takes time.Duration, err error, except string) {
 	})
 }
 
-// hangEnds has every write answered in 5 ms.
-func (s scene) hangEnds() {
-	s.slowDown(5 * time.Millisecond)
-	s.refuse(on[error](nil))
-}
-
 // TestC63ThousandsHang: at first contact the healthy targets of a source have their copies within a minute or so, and
 // within seconds if only a hundred hang. After that an edit, a repair, a new namespace and another new source reach
 // them within a second. Case C45.

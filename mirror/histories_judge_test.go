@@ -39,7 +39,8 @@ func (h *history) now(flags *Options) *oracle {
 func (h *history) compare(atRest bool) {
 	synctest.Wait()
 	w, faults, known := h.now(h.options), h.faults.Load(), h.leader.targetStates()
-	if failsToRead(faults) {
+	readFails := func(f failure) bool { return slices.Contains(f.verbs, "get") }
+	if slices.ContainsFunc(slices.Collect(maps.Values(faults.failing)), readFails) {
 		return
 	}
 	h.mu.Lock()
@@ -116,15 +117,6 @@ func (h *history) changedSince(within time.Duration) map[key]bool {
 		}
 	}
 	return lately
-}
-
-func failsToRead(f *faults) bool {
-	for _, failure := range f.failing {
-		if slices.Contains(failure.verbs, "get") {
-			return true
-		}
-	}
-	return false
 }
 
 // blockedAt reports whether a target in the namespace is retried for ever, because no event tells when what is in its

@@ -97,7 +97,8 @@ func TestC30OneNamespaceRefuses(t *testing.T) {
 				t.Errorf("got %d tries in an hour, want 60", n)
 			}
 			s.wantEventCount(1, plan.ReasonWriteFailed)
-			s.hangEnds()
+			s.slowDown(5 * time.Millisecond)
+			s.refuse(on[error](nil))
 			time.Sleep(tc.filled)
 			s.wantCopy("team-bad-000", "value")
 		})
