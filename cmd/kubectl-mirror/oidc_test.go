@@ -20,10 +20,12 @@ func idToken(end time.Time) string {
 }
 
 // kubeconfig has the address of a server, its certificate, and an expired token.
-const kubeconfig = `{"current-context": "any", "contexts": [{"name": "any", "context": {"cluster": "any", "user": "any"}}],
+const kubeconfig = `{"current-context": "any",
+"contexts": [{"name": "any", "context": {"cluster": "any", "user": "any"}}],
 "clusters": [{"name": "any", "cluster": {"server": %[1]q, "certificate-authority-data": %[2]q}}],
-"users": [{"name": "any", "user": {"auth-provider": {"name": "oidc", "config": {"client-id": "any", "client-secret": "any",
-"idp-issuer-url": %[1]q, "idp-certificate-authority-data": %[2]q, "refresh-token": "old", "id-token": %[3]q}}}}]}`
+"users": [{"name": "any", "user": {"auth-provider": {"name": "oidc", "config": {"client-id": "any",
+"client-secret": "any", "idp-issuer-url": %[1]q, "idp-certificate-authority-data": %[2]q, "refresh-token": "old",
+"id-token": %[3]q}}}}]}`
 
 // TestOIDC has a kubeconfig whose token has expired. The command gets another one, and keeps it there, as kubectl does.
 func TestOIDC(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,61 +13,46 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// runFor runs the program with these arguments, and with no cluster to talk to.
-func runFor(t *testing.T, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
+// TestRun has the help: the commands come first, the flags of kubectl have a group of their own, and plan shows those
+// of the controller. Then it has what can be wrong with arguments, no API server, and one that answers 401 with one
+// word. An error is one line, and exit code 2 is for what is not known.
+func TestRun(t *testing.T) {
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBECACHEDIR", "/cache")
-	var out, problems bytes.Buffer
-	code = run(t.Context(), args, strings.NewReader(""), &out, &problems)
-	return code, out.String(), problems.String()
-}
-
-// TestErrorsAreOneLine has what can be wrong with arguments, no API server, and one that answers 401 with one word.
-// Exit code 2 is for what is not known.
-func TestErrorsAreOneLine(t *testing.T) {
-	const nobody = " --server=http://127.0.0.1:1"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 	}))
 	defer server.Close()
-	var out golden
-	for _, args := range []string{
+	const nobody = " --server=http://127.0.0.1:1"
+	for name, commands := range map[string][]string{"help": {"--help", "status --help", "plan --help"}, "errors": {
 		"adopt", "plan -n team-a", "purge -n team-a", "status --colour", "explain a b", "wait", "status -o xml",
 		"check -o name" + nobody, "explain a -o name" + nobody, "wait a --namespace-prefix=team- --timeout=0s",
 		"status --namespace-prefix=Team-", "status --namespace-prefix=team- --source-namespace=",
 		"check --namespace-prefix=team-" + nobody, "plan --controller=one", "status --context=nope", "plan --prune a",
 		"status --namespace-prefix=team- a/b/c" + nobody, "status --namespace-prefix=team-" + nobody, "status" + nobody,
 		"status --server=" + server.URL,
-	} {
-		code, stdout, stderr := runFor(t, strings.Fields(args)...)
-		fmt.Fprintf(&out, "$ kubectl mirror %s\n%s", strings.ReplaceAll(args, server.URL, "http://refuses"), stderr)
-		if exitCode(code) != exitUnknown || stdout != "" || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%s: got exit code %d, stdout %q and stderr %q, want 2, nothing, and one line", args, code, stdout, stderr)
+	}} {
+		var out golden
+		for _, args := range commands {
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), strings.Fields(args), nil, &stdout, &stderr)
+			args = strings.ReplaceAll(args, server.URL, "http://refuses")
+			fmt.Fprintf(&out, "$ kubectl mirror %s\n%s%s", args, &stdout, &stderr)
+			isError := exitCode(code) == exitUnknown && strings.Count(stderr.String(), "\n") == 1
+			if isError != (name == "errors") {
+				t.Errorf("%s: got exit code %d and stderr %q", args, code, &stderr)
+			}
 		}
+		out.compare(t, name)
 	}
-	out.compare(t, "errors")
 }
-
-// TestHelp: the commands come first, the flags of kubectl have a group of their own, and those of the controller are
-// shown by plan and purge.
-func TestHelp(t *testing.T) {
-	var out golden
-	for _, args := range []string{"--help", "status --help", "plan --help"} {
-		_, stdout, _ := runFor(t, strings.Fields(args)...)
-		fmt.Fprintf(&out, "$ kubectl mirror %s\n%s", args, stdout)
-	}
-	out.compare(t, "help")
-}
-
-type fullDisk struct{}
-
-func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	var problems bytes.Buffer
-	code := run(t.Context(), []string{"--help"}, nil, fullDisk{}, &problems)
+	disk, full := io.Pipe()
+	_ = disk.CloseWithError(errors.New("no space left on device")) // it returns nil
+	code := run(t.Context(), []string{"--help"}, nil, full, &problems)
 	if want := "kubectl mirror: no space left on device\n"; exitCode(code) != exitUnknown || problems.String() != want {
 		t.Errorf("got exit code %d and %q, want 2 and %q", code, problems.String(), want)
 	}

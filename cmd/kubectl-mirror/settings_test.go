@@ -64,22 +64,13 @@ func TestFind(t *testing.T) {
 	out.compare(t, "settings")
 }
 
-// TestDiffersFrom has annotations that follow the flags, in whatever order, and some that do not.
-func TestDiffersFrom(t *testing.T) {
-	d := deploymentOf("blue", "--namespace-prefix=team-,dev-")
-	container := &d.Spec.Template.Spec.Containers[1]
-	container.Args = append(container.Args, "--namespace-selector=team in (red,blue),tier!=gold,kept,!frozen")
-	s, err := newSettingsFlags().settingsOf(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const lines = "kept Exists\ntier NotIn gold\nteam In "
-	for selector, want := range map[string]int{lines + "red,blue\nfrozen DoesNotExist": 0, lines + "red": 1, "": 1} {
-		annotations := map[string]string{"mirror-controller.github.io/namespace-prefix": "dev-,team-",
-			"mirror-controller.github.io/namespace-selector":              selector,
-			"mirror-controller.github.io/leader-elect-resource-namespace": "mirror-system"}
-		if got := s.differsFrom(annotations); len(got) != want {
-			t.Errorf("%q: got %q, want %d differences", selector, got, want)
+// TestRequirements compares a selector with annotations that follow it, in whatever order, or do not.
+func TestRequirements(t *testing.T) {
+	const selector, annotation = "team in (red,blue),tier!=gold,kept,!frozen", "kept Exists\ntier NotIn gold\nteam In "
+	for values, follows := range map[string]bool{"red,blue\nfrozen DoesNotExist\n": true, "blue\nfrozen DoesNotExist": false,
+		"red,blue": false} {
+		if got := items(annotation + values).Equal(items(requirements(selector))); got != follows {
+			t.Errorf("%s%s: got %v, want %v", annotation, values, got, follows)
 		}
 	}
 }

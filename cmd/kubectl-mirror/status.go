@@ -37,7 +37,7 @@ A user who may read no more than the sources and events of a namespace sees what
 present version of each source. That does not show which namespaces or flags have changed since, and a user who may
 write events in that namespace can forge it.
 
-Exit codes: 0 all are InSync, 1 not all, 2 not known.`
+Exit codes: 0 all are InSync, or OutOfScope without copies; 1 not all; 2 not known.`
 
 func newStatus(c *cli) *cobra.Command {
 	var everywhere bool

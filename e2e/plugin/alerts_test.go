@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"errors"
 	"os"
 	"regexp"
 	"strings"
@@ -30,8 +31,13 @@ func TestAlertsNameTheSource(t *testing.T) {
 		"CopiesExpiring": "withdrawn", "ManyCopiesExpiring": "withdrawn", "SlowPropagation": "narrowed",
 		"CopiesOutOfSync": "narrowed", "Fight": "", "NoLeader": "", "StaleWatch": "",
 	}
-	rules := alerts(t)
-	if len(rules) != len(names) {
+	content, err := os.ReadFile(suite.Deployed("components/monitoring/alerts.yaml"))
+	var object monitoringv1.PrometheusRule
+	if err = errors.Join(err, yaml.Unmarshal(content, &object)); err != nil {
+		t.Fatal(err)
+	}
+	rules := object.Spec.Groups[0].Rules
+	if len(rules) != len(names) || len(object.Spec.Groups) != 1 {
 		t.Errorf("there are %d alerts, and the test knows %d", len(rules), len(names))
 	}
 	for _, rule := range rules {
@@ -77,23 +83,6 @@ func startWithProblems(w *suite.World) {
 	w.WaitEvent(w.Home, "withdrawn", plan.ReasonExpiring)
 	w.WaitEvent(w.Home, "in-the-way", plan.ReasonForeign)
 	w.WaitEvent(w.Home, "narrowed", plan.ReasonMirrored, "expires")
-}
-
-// alerts returns the shipped ones.
-func alerts(t *testing.T) (all []monitoringv1.Rule) {
-	t.Helper()
-	content, err := os.ReadFile(suite.Deployed("components/monitoring/alerts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var object monitoringv1.PrometheusRule
-	if err := yaml.UnmarshalStrict(content, &object); err != nil {
-		t.Fatal(err)
-	}
-	for _, group := range object.Spec.Groups {
-		all = append(all, group.Rules...)
-	}
-	return all
 }
 
 // outputOf returns what a command prints that ends with 0 or 1.

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/overlay"
@@ -52,13 +50,13 @@ func TestKubectlCheck(t *testing.T) {
 	admin.prints(0, "check", shown(t, "check"))
 	(&user{w: w.World, kubeconfig: kubeconfig}).says(2, "check", "choose one with --controller")
 
-	w.report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 0 })
-	const deployment = "Deployment mirror-system/mirror-controller"
-	admin.says(1, "check", "controller  to do  "+deployment+": 0 of 1 replicas are ready, image mirror-controller:dev; Lease ")
+	w.report(0)
+	admin.says(1, "check", "controller  to do  Deployment mirror-system/mirror-controller: 0 of 1 replicas are ready, image ",
+		"; Lease mirror-system/mirror-controller: mirror-controller-")
 	if said := admin.says(0, "status -A", ""); strings.Contains(said.err, "No controller runs") { // it holds the Lease
 		t.Errorf("got %q of a controller that leads", said.err)
 	}
-	w.report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 1 })
+	w.report(1)
 
 	// A flag was changed, and its annotation was not: writes are refused.
 	w.allow("dev-")
@@ -85,8 +83,8 @@ func TestKubectlCheck(t *testing.T) {
 	policies.Sh(w.World, "kubectl patch clusterrole "+w.FullName+" --type=json --patch='"+
 		`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "update", "delete"]}]'`)
 	w.Stop(p)
-	w.untilChecked(1, "permissions  to do  system:serviceaccount:mirror-system:mirror-controller may not patch configmaps: grant",
-		"; Lease mirror-system/mirror-controller: nobody holds it: kubectl -n mirror-system describe deployment ")
+	w.untilChecked(1, "system:serviceaccount:mirror-system:mirror-controller may not patch configmaps: grant",
+		"permissions  to do  ", "; Lease mirror-system/mirror-controller: nobody holds it: kubectl -n mirror-system describe deployment ")
 	policies.Sh(w.World, "kubectl label clusterrolebinding "+w.FullName+" "+suite.InstallationLabel+"-")
 	w.untilChecked(1, "probe/confined  to do  the API server would let the controller create any ConfigMap ",
 		"settings  to do  no ClusterRoleBinding ")
@@ -97,29 +95,23 @@ func TestKubectlCheck(t *testing.T) {
 func TestKubectlCheckOfReader(t *testing.T) {
 	t.Parallel()
 	w, _ := installChecked(t)
-	const on = "impersonate-on:serviceaccount:"
-	narrow := append(viewerRules(w.World), may("authentication.k8s.io", "serviceaccounts", "impersonate:serviceaccount"),
-		may("", "namespaces", on+"list"), may("", "events", on+"create"),
-		may("authorization.k8s.io", "selfsubjectaccessreviews", on+"create"),
-		may("", "configmaps", on+"create"))
-	for _, test := range []struct {
-		name  string
-		rules []rbacv1.PolicyRule
-		code  int
-		lines []string
-	}{
-		{"reader", []rbacv1.PolicyRule{may("apps", "deployments", "get")}, 2, []string{"controller  not checked  leases",
-			"probe/copy  not checked  you may not impersonate", "publishers  not checked  validatingadmissionpolicybindings",
-			"0 ok, 0 to do, 6 not checked."}},
-		{"viewer", viewerRules(w.World), 2, []string{"probe/copy  not checked  you may not impersonate",
-			"3 ok, 0 to do, 3 not checked."}},
-		{"narrow", narrow, 0, []string{"probe/confined  ok  ", "6 ok, 0 to do, 0 not checked."}},
-	} {
-		if v, err := w.Admin.Discovery().ServerVersion(); err == nil && v.Minor == "35" && test.name == "narrow" {
-			continue
-		}
-		w.as(newPerson(w.World, test.name, test.rules...).kubeconfig).says(test.code, "check", test.lines...)
+	reader := newPerson(w.World, "reader", may("apps", "deployments", "get"))
+	w.as(reader.kubeconfig).says(2, "check", "controller  not checked  leases", "probe/copy  not checked  you may not ",
+		"publishers  not checked  validatingadmissionpolicybindings", "0 ok, 0 to do, 6 not checked.")
+	viewer := newViewer(w.World)
+	w.as(viewer.kubeconfig).says(2, "check", "probe/copy  not checked  you may not ", "3 ok, 0 to do, 3 not checked.")
+	if v, err := w.Admin.Discovery().ServerVersion(); err == nil && v.Minor == "35" {
+		return
 	}
+	const on = "impersonate-on:serviceaccount:"
+	narrow := newPerson(w.World, "narrow", may("", "namespaces", on+"list"), may("", "events", on+"create"),
+		may("authentication.k8s.io", "serviceaccounts", "impersonate:serviceaccount"), may("", "configmaps", on+"create"),
+		may("authorization.k8s.io", "selfsubjectaccessreviews", on+"create"))
+	policies.Sh(w.World, "kubectl create clusterrolebinding "+w.FullName+".narrow --user="+w.Account()+".narrow "+
+		"--clusterrole=mirror-controller-viewer")
+	w.Until("the account is impersonated", func() error {
+		return w.as(narrow.kubeconfig).ask("check").lacks(0, "probe/confined  ok  ", "6 ok, 0 to do, 0 not checked.")
+	})
 }
 
 // TestKubectlCheckOfCronJob runs what the CronJob of component check runs, as its account.

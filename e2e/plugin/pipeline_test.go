@@ -10,58 +10,91 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 const pipelinePage = "deploy/docs/pipelines.md"
 
-// TestDocsPipeline applies what the page has, and runs the command of its Job as its account: first for a commit that
-// adds the annotation of the page to a source, then for one that removes it.
-func TestDocsPipeline(t *testing.T) {
+// applyPipeline applies what the page has, and returns its account, and the command of its Job.
+func applyPipeline(w *suite.World) (account *user, command string) {
+	w.Helper()
+	names := strings.NewReplacer("namespace: platform", "namespace: "+w.Home, "=platform", "="+w.Home)
+	objects := names.Replace(manual.Find(w, pipelinePage, "kind: ServiceAccount\n").Text)
+	job := names.Replace(manual.Find(w, pipelinePage, "kind: Job\n").Text)
+	policies.Sh(w, "kubectl apply -f "+suite.Deployed("components/admission/publishers/rbac.yaml"))
+	policies.Sh(w, "kubectl apply --validate=strict -f - <<'END'\n"+objects+"---\n"+job+"END")
+	kubeconfig, err := w.Cluster.ServiceAccountKubeconfig(w.Context(), w.Home, "pipeline")
+	if err != nil {
+		w.Fatal(err)
+	}
+	var asked batchv1.Job
+	if err := yaml.UnmarshalStrict([]byte(job), &asked); err != nil {
+		w.Fatal(err)
+	}
+	w.Until("the account may publish", func() error {
+		mayPublish := "kubectl auth can-i mirror configmaps -n " + w.Home + " --kubeconfig=" + kubeconfig
+		return w.Cluster.Shell(w.Context(), mayPublish).Run()
+	})
+	command, _ = strings.CutPrefix(strings.Join(asked.Spec.Template.Spec.Containers[0].Command, " "), "/kubectl-mirror ")
+	return &user{w: w, kubeconfig: kubeconfig, flags: w.Args()[1:]}, strings.ReplaceAll(command, w.Home, "platform")
+}
+
+// TestC62AChangeInStages does what the pages have: a pipeline adds the annotation to two sources in one commit, and
+// removes it in the next, and so does a person with one source. A change reaches the canary and no others, and the end
+// of the hold takes it to all.
+func TestC62AChangeInStages(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b", "canary")
 	a, b, canary := w.NS("a"), w.NS("b"), w.NS("canary")
 	w.LabelNamespace(canary, "tier", "canary")
-	names := strings.NewReplacer("namespace: platform", "namespace: "+w.Home, "=platform", "="+w.Home)
-	account := names.Replace(manual.Find(t, pipelinePage, "kind: ServiceAccount\n").Text)
-	job := names.Replace(manual.Find(t, pipelinePage, "kind: Job\n").Text)
-	policies.Sh(w, "kubectl apply -f "+suite.Deployed("components/admission/publishers/rbac.yaml"))
-	policies.Sh(w, "kubectl apply --validate=strict -f - <<'END'\n"+account+"---\n"+job+"END")
-	kubeconfig, err := w.Cluster.ServiceAccountKubeconfig(w.Context(), w.Home, "pipeline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var asked batchv1.Job
-	if err := yaml.UnmarshalStrict([]byte(job), &asked); err != nil {
-		t.Fatal(err)
-	}
-	command := asked.Spec.Template.Spec.Containers[0].Command
-	if command[0] != "/kubectl-mirror" {
-		t.Fatalf("the Job runs %q", command)
-	}
-	pipeline := &user{w: w, kubeconfig: kubeconfig, flags: []string{"--mirror-label=" + w.Label, "--instance=" + w.Instance}}
-	step := strings.ReplaceAll(strings.Join(command[1:], " "), w.Home, "platform")
+	pipeline, step := applyPipeline(w)
 	apply := func(colour, annotation string) {
 		t.Helper()
 		for _, name := range []string{"settings", "ca-bundle"} {
-			policies.Sh(w, "kubectl apply --kubeconfig="+kubeconfig+" -f - <<'END'\n"+
+			policies.Sh(w, "kubectl apply --kubeconfig="+pipeline.kubeconfig+" -f - <<'END'\n"+
 				"apiVersion: v1\nkind: ConfigMap\ndata: {colour: "+colour+"}\n"+annotation+
 				"  labels: {"+w.Label+": 'true'}\n  name: "+name+"\n  namespace: "+w.Home+"\nEND")
 		}
 	}
-	w.Until("the account may publish", func() error {
-		return w.Cluster.Shell(w.Context(), "kubectl auth can-i mirror configmaps -n "+w.Home+" --kubeconfig="+kubeconfig).Run()
-	})
+	has := func(targets ...string) {
+		t.Helper()
+		for _, target := range targets {
+			if err := w.InSync(w.Live(w.Home, "settings"), target); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 	w.Start()
 	apply("blue", "metadata:\n")
 	pipeline.says(0, step, "platform/settings: InSync, 3 synced", "platform/ca-bundle: InSync, 3 synced")
-	apply("green", manual.Find(t, pipelinePage, "rollout: tier=canary").Text)
+	has(a, b, canary)
+	kept := w.Copies("settings", a, b)
+	apply("red", manual.Find(t, pipelinePage, "rollout: tier=canary").Text)
 	pipeline.says(0, step, "platform/settings: InSync, 1 synced, 2 held", "platform/ca-bundle: InSync, 1 synced, 2 held")
-	w.WaitInSync(w.Live(w.Home, "settings"), canary)
-	apply("green", "metadata:\n")
+	has(canary)
+	w.Untouched(kept...)
+	apply("red", "metadata:\n")
 	pipeline.says(0, step, "platform/settings: InSync, 3 synced", "platform/ca-bundle: InSync, 3 synced")
-	for _, target := range []string{a, b, canary} {
-		if err := w.InSync(w.Live(w.Home, "settings"), target); err != nil {
-			t.Error(err)
-		}
+	has(a, b, canary)
+
+	names := strings.NewReplacer("kubectl mirror wait settings",
+		plugin()+" wait settings "+strings.Join(w.Args(), " "), "-n platform", "-n "+w.Home)
+	stages := strings.SplitAfter(names.Replace(manual.Commands(t, "deploy/docs/staging.md", "rollout=tier=canary")), "\n")
+	said := anonymous(w, policies.Sh(w, strings.Join(stages[:3], "")))
+	if !strings.Contains(said, "platform/settings: InSync, 1 synced, 2 held") {
+		t.Errorf("wait said: %s", said)
 	}
+	has(canary)
+	policies.Sh(w, stages[3])
+	w.WaitInSync(w.Live(w.Home, "settings"), a, b, canary)
+
+	// A second stage with a typing error reaches nobody.
+	w.Edit(w.Home, "settings", suite.WithAnnotation(plan.RolloutAnnotation, "tier=canry"), suite.WithKey("key", "new"))
+	admin(w).says(0, "wait platform/settings", "platform/settings: InSync, 3 held")
+	w.Edit(w.Home, "settings", suite.WithoutAnnotation(plan.RolloutAnnotation))
+	policies.Sh(w, names.Replace(manual.Commands(t, "deploy/docs/staging.md", "paused=true")))
+	w.Edit(w.Home, "settings", suite.WithKey("colour", "grey"))
+	w.WaitEvent(w.Home, "settings", "Held", "3 of 3 namespaces")
+	admin(w).says(0, "wait platform/settings", "InSync, 3 held")
+	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithoutAnnotation(plan.PausedAnnotation)), a, b, canary)
 }

@@ -10,16 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mirror-controller/mirror-controller/e2e/overlay"
+	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
@@ -134,24 +131,17 @@ func (w *Installed) Start() *shipped.Process {
 		w.Fatal(err)
 	}
 	w.StopAtEnd(p)
-	w.report(func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas, s.ReadyReplicas, s.Replicas = 1, 1, 1 })
+	w.report(1)
 	w.untilChecked(0, "controller  ok")
 	return p
 }
 
-// report changes the status of the Deployment, in place of the controllers that this cluster does without.
-func (w *Installed) report(change func(*appsv1.DeploymentStatus)) {
+// report sets how many Pods of the Deployment are ready, in place of the controllers that this cluster does without.
+func (w *Installed) report(ready int) {
 	w.Helper()
-	deployments := w.Admin.AppsV1().Deployments(w.Namespace)
-	d, err := deployments.Get(w.Context(), w.FullName, metav1.GetOptions{})
-	if err == nil {
-		d.Status.ObservedGeneration = d.Generation
-		change(&d.Status)
-		_, err = deployments.UpdateStatus(w.Context(), d, metav1.UpdateOptions{})
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	const status = `{"status": {"observedGeneration": 99, "replicas": 1, "updatedReplicas": 1, "readyReplicas": %d}}`
+	policies.Sh(w.World, "kubectl patch deployment "+w.FullName+" -n "+w.Namespace+" --subresource=status --patch='"+
+		fmt.Sprintf(status, ready)+"'")
 }
 
 // as returns a user who asks about the installation.
@@ -188,16 +178,4 @@ func (w *Installed) untilChecked(code int, texts ...string) {
 	w.Until("check has "+texts[0], func() error {
 		return w.as(w.Cluster.AdminKubeconfig()).ask("check").lacks(code, texts...)
 	})
-}
-
-// viewerRules returns the permissions of the role of component viewer.
-func viewerRules(w *suite.World) []rbacv1.PolicyRule {
-	w.Helper()
-	m := overlay.Render(w, map[string]string{"top": overlay.Above("deploy/base", "", "viewer")})
-	roles, err := m.Roles()
-	at := slices.IndexFunc(roles, func(r rbacv1.ClusterRole) bool { return r.Name == "mirror-controller-viewer" })
-	if err != nil || at < 0 {
-		w.Fatalf("the role is not among %d: %v", len(roles), err)
-	}
-	return roles[at].Rules
 }
