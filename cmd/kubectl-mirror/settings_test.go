@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 )
 
@@ -26,7 +27,7 @@ func TestFind(t *testing.T) {
 	blue := deploymentOf("blue", "--namespace-prefix=team-,dev- --instance=two --copy-label=a --metrics-bind-address=:9")
 	red, hidden := deploymentOf("red", "--all-namespaces"), deploymentOf("hidden", "--all-namespaces")
 	hidden.Labels = nil
-	type installed = []*appsv1.Deployment
+	type installed = []runtime.Object
 	var out golden
 	for _, test := range []struct {
 		installed installed
@@ -42,18 +43,15 @@ func TestFind(t *testing.T) {
 		{installed{hidden}, ""},
 		{installed{deploymentOf("blue", "--instance=-")}, ""},
 	} {
-		flags, client := newSettingsFlags(), fake.NewClientset()
+		flags := newSettingsFlags()
 		if err := flags.Parse(strings.Fields(test.flags)); err != nil {
 			t.Fatal(err)
 		}
 		out.WriteString("===")
 		for _, d := range test.installed {
-			fmt.Fprintf(&out, " %s %s", d.Name, containerOf(d).Args)
-			if err := client.Tracker().Add(d); err != nil {
-				t.Fatal(err)
-			}
+			fmt.Fprintf(&out, " %s %s", d.(*appsv1.Deployment).Name, containerOf(d.(*appsv1.Deployment)).Args)
 		}
-		found, err := flags.find(t.Context(), client)
+		found, err := flags.find(t.Context(), fake.NewClientset(test.installed...))
 		fmt.Fprintf(&out, ", flags %q\n", test.flags)
 		if err != nil {
 			fmt.Fprintln(&out, err)

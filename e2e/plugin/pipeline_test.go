@@ -4,9 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	batchv1 "k8s.io/api/batch/v1"
-	"sigs.k8s.io/yaml"
-
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
@@ -27,16 +24,13 @@ func applyPipeline(w *suite.World) (account *user, command string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	var asked batchv1.Job
-	if err := yaml.UnmarshalStrict([]byte(job), &asked); err != nil {
-		w.Fatal(err)
-	}
 	w.Until("the account may publish", func() error {
 		mayPublish := "kubectl auth can-i mirror configmaps -n " + w.Home + " --kubeconfig=" + kubeconfig
 		return w.Cluster.Shell(w.Context(), mayPublish).Run()
 	})
-	command, _ = strings.CutPrefix(strings.Join(asked.Spec.Template.Spec.Containers[0].Command, " "), "/kubectl-mirror ")
-	return &user{w: w, kubeconfig: kubeconfig, flags: w.Args()[1:]}, strings.ReplaceAll(command, w.Home, "platform")
+	_, command, _ = strings.Cut(job, "command: [/kubectl-mirror, ")
+	command, _, _ = strings.Cut(strings.NewReplacer(",", "", w.Home, "platform").Replace(command), "]")
+	return &user{w: w, kubeconfig: kubeconfig, flags: w.Args()[1:]}, command
 }
 
 // TestC62AChangeInStages does what the pages have: a pipeline adds the annotation to two sources in one commit, and
