@@ -64,11 +64,14 @@ func TestFind(t *testing.T) {
 
 // TestRequirements compares a selector with annotations that follow it, in whatever order, or do not.
 func TestRequirements(t *testing.T) {
-	const selector, annotation = "team in (red,blue),tier!=gold,kept,!frozen", "kept Exists\ntier NotIn gold\nteam In "
-	for values, follows := range map[string]bool{"red,blue\nfrozen DoesNotExist\n": true, "blue\nfrozen DoesNotExist": false,
-		"red,blue": false} {
-		if got := items(annotation + values).Equal(items(requirements(selector))); got != follows {
-			t.Errorf("%s%s: got %v, want %v", annotation, values, got, follows)
+	wanted := items(requirements("team in (red,blue),tier!=gold,kept,!frozen"))
+	for annotation, follows := range map[string]bool{
+		"kept Exists\ntier NotIn gold\nteam In red,blue\nfrozen DoesNotExist\n": true,
+		"kept Exists\ntier NotIn blue\nteam In red,gold\nfrozen DoesNotExist":   false,
+		"kept Exists\ntier NotIn gold\nteam In red,blue":                        false,
+	} {
+		if got := items(annotation).Equal(wanted); got != follows {
+			t.Errorf("%q: got %v, want %v", annotation, got, follows)
 		}
 	}
 }

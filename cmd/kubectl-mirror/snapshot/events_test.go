@@ -67,7 +67,7 @@ func TestC70Judge(t *testing.T) {
 		{settings, "", "NotKnown"},
 		{settings, "Mirrored version=7 synced=2; Foreign instance=two", "InSync, 2 synced"},
 		{settings, "Mirrored version=7 synced=2 instance=two", "NotKnown"},
-		{settings, "Mirrored version=7 synced=many held=-1", "InSync"}, // forged
+		{settings, "Mirrored version=7 synced=many", "InSync"}, // forged
 	} {
 		client := fake.NewClientset(tc.source)
 		for i, text := range strings.Split(tc.events, "; ") {

@@ -216,12 +216,12 @@ func (r *Reader) Reports(ctx context.Context, namespace string) (map[types.Names
 	return all, err
 }
 
-// number returns the number of targets in a state by the newest Mirrored; 0 if none has it, or somebody has forged it.
+// number returns the number of targets in a state by the newest Mirrored; 0 if none has it.
 func (r Reports) number(state plan.State) (n int) {
 	if e := r[plan.ReasonMirrored]; e != nil {
 		n, _ = strconv.Atoi(e.Annotations[plan.EventAnnotation(state)])
 	}
-	return max(n, 0)
+	return n
 }
 
 // warning returns the newest warning that is not over, as "Reason: text"; empty if there is none. One about copies that
