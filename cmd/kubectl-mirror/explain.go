@@ -160,13 +160,16 @@ func (x *subject) withheld(sources []*plan.Source) (why, remedy string) {
 
 // explainAlone says what the namespace alone shows. No remedy is a command for another namespace.
 func (x *subject) explainAlone() (why, remedy string) {
+	const unseen = "You may not see whether a source waits for the name."
 	optOut := fmt.Sprintf("label %s=%s", x.Label(), plan.OptOutValue)
 	optedOut := x.ns != nil && x.ns.Labels[x.Label()] == plan.OptOutValue
 	switch {
 	case x.cm == nil && optedOut:
 		return "No copy is wanted there: the namespace has the " + optOut + ".", ""
+	case x.cm == nil:
+		return unseen, ""
 	case !isCopy(x.cm):
-		return "You may not see whether a source waits for the name.", x.handOver()
+		return unseen, "if one is to have the name, " + x.handOver()
 	case x.MatchesChecksum(x.cm):
 		why = "Its content matches its checksum."
 	default:
@@ -183,9 +186,6 @@ func (x *subject) explainAlone() (why, remedy string) {
 
 // handOver is how a foreign ConfigMap makes way for a copy.
 func (x *subject) handOver() string {
-	if x.cm == nil {
-		return ""
-	}
 	if _, adoptable := x.Foreign(x.cm); !adoptable {
 		return "delete or rename it"
 	}

@@ -119,8 +119,7 @@ func (p *purge) confirm() error {
 	}
 	fmt.Fprintf(p.cmd.ErrOrStderr(), "Delete these copies of instance %s (%d)? [y/N] ", p.Rules.Instance(), len(p.Targets))
 	line, _ := bufio.NewReader(p.cmd.InOrStdin()).ReadString('\n')
-	switch strings.ToLower(strings.TrimSpace(line)) {
-	case "y", "yes":
+	if answer := strings.ToLower(strings.TrimSpace(line)); answer == "y" || answer == "yes" {
 		return nil
 	}
 	p.say("Nothing was changed. --yes answers the question.")

@@ -87,7 +87,7 @@ func (s *session) readCluster(ctx context.Context, asked types.NamespacedName) (
 	}
 	sources := snap.Sources(asked.Namespace)
 	unclear := slices.DeleteFunc(slices.Clone(sources), func(source *snapshot.Source) bool {
-		return source.IsInSync() && source.Count(plan.StateExpiring) == 0
+		return source.IsInSync() && source.Count(plan.StateExpiring, plan.StateOutOfScope) == 0
 	})
 	if len(unclear) == 0 {
 		return sources, nil
@@ -204,7 +204,7 @@ func newWait(c *cli) *cobra.Command {
 	cmd := &cobra.Command{Use: "wait SOURCE...", Short: "Wait until all copies of some sources are in sync",
 		Example: "  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m",
 		Long:    waitHelp, Args: cobra.MinimumNArgs(1)}
-	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "Time after which the command ends with exit code 1.")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "Time after which the command ends with exit code 1 or 2.")
 	cmd.Flags().BoolVar(&ignoreBlocked, "ignore-blocked", false, "Do not fail if targets are rejected or blocked.")
 	return c.command(cmd, false, func(ctx context.Context, s *session, keys []types.NamespacedName) (printed, error) {
 		sources, err := s.wait(ctx, keys, timeout, ignoreBlocked)

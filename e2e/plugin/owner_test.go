@@ -27,7 +27,7 @@ func TestC70States(t *testing.T) {
 		publisher.says(code, command, texts...)
 	}
 	w.CreateSource(w.Home, "settings", suite.WithAnnotation(plan.PrefixAnnotation, a))
-	publisher.says(2, "status settings", "platform/settings: NotKnown\nno report of a controller of instance ")
+	publisher.says(2, "status settings", "platform/settings: NotKnown\nno report in the last hour: no controller of instance ")
 	publisher.says(2, "wait settings --timeout=2s", "Timed out after 2s")
 	p := w.Start(suite.Graced(time.Hour)...)
 	arrives := func(counts string, targets ...string) {
@@ -87,6 +87,7 @@ func TestC70States(t *testing.T) {
 		both(row.status, "status platform/"+row.source, row.first)
 	}
 	both(1, "status platform/rejected", "\nWriteFailed: ", "exceeded quota: no-more")
+	admin(w).says(1, "status platform/rejected", "team-c  rejected  see WriteFailed")
 	lift()
 	both(0, "wait platform/rejected platform/settings", "platform/rejected: InSync", "platform/settings: InSync")
 	both(1, "wait platform/rejected platform/blocked", "platform/rejected: InSync", "platform/blocked: Blocked")

@@ -58,6 +58,8 @@ func TestC70Judge(t *testing.T) {
 		{settings, "Fight; Mirrored version=7 synced=1 fight=1", "Blocked, 1 synced, 1 fight; Fight"},
 		{settings, "Mirrored version=7 synced=3; Foreign", "Pending; Foreign"},
 		{settings, "Foreign; Mirrored version=7 synced=3", "InSync, 3 synced"}, // the warning is over
+		{settings, "OutOfScope; Mirrored version=7 synced=3 out_of_scope=1", "InSync, 3 synced, 1 out_of_scope; OutOfScope"},
+		{settings, "OutOfScope; Mirrored version=7 synced=3", "InSync, 3 synced"}, // the warning is over
 		{settings, "NoTargets version=7", "NoTargets; NoTargets"},
 		{settings, "NoTargets version=6", "Pending; NoTargets"},
 		{settings, "NoTargets version=7; Mirrored version=7 synced=1", "InSync, 1 synced"},

@@ -39,8 +39,7 @@ var Counted = []plan.State{
 	plan.StateFrozen, plan.StateHeld, plan.StateOutOfScope, plan.StateExpiring,
 }
 
-// Source is the state of one source. No object tells that a copy is rejected or fought over: that is known by the
-// controller's report, and counts as pending without it.
+// Source is the state of one source. Without the controller's report, a copy that is rejected or fought over is pending.
 type Source struct {
 	Namespace string         `json:"namespace"`
 	Name      string         `json:"name"`
@@ -107,8 +106,7 @@ func newSource(k types.NamespacedName) *Source {
 		Note: "it is gone or no source any more: its copies in scope are deleted at the end of the deletion grace"}
 }
 
-// StatusOf returns the status of a source that is there, as far as it is known without its targets, and why nothing is
-// mirrored from it.
+// StatusOf returns the status of a source without its targets, and why nothing is mirrored from it.
 func StatusOf(s *plan.Source) (status, note string) {
 	switch {
 	case s.OutOfScope:
@@ -132,7 +130,7 @@ func (s *Snapshot) finish(r *Source, found *plan.Source) {
 	slices.SortFunc(r.Targets, func(a, b Target) int { return strings.Compare(a.Namespace, b.Namespace) })
 	switch {
 	case r.Status != InSync:
-	case r.Total() == r.Count(plan.StateExpiring, plan.StateOutOfScope):
+	case r.Total() == 0:
 		why, remedy := s.Rules.ExplainExcluded(found, s.Rules.Excluded(found, maps.Values(s.Namespaces)))
 		r.Status, r.Note = NoTargets, "no namespace is a target: "+why+": "+remedy
 	default:
@@ -176,13 +174,15 @@ func (s *Source) Count(states ...plan.State) (n int) {
 	return n
 }
 
-// Total returns the number of targets, of any state.
-func (s *Source) Total() int { return s.Count(Counted...) }
+// Total returns the number of targets. Copies that expire or are out of scope are none.
+func (s *Source) Total() int {
+	return s.Count(Counted...) - s.Count(plan.StateExpiring, plan.StateOutOfScope)
+}
 
 // IsInSync reports whether nothing is to be done for the source, and nothing is in its way. One that the flags do not
 // allow is nobody's concern unless it has left copies.
 func (s *Source) IsInSync() bool {
-	return s.Status == InSync || s.Status == OutOfScope && s.Total() == 0
+	return s.Status == InSync || s.Status == OutOfScope && s.Count(Counted...) == 0
 }
 
 // Summary is the status with the counts.
@@ -228,11 +228,10 @@ func (r Reports) number(state plan.State) (n int) {
 // expire comes first. A warning is over when a newer Mirrored counts none of its targets.
 func (r Reports) warning() string {
 	var first *corev1.Event
+	states := maps.Clone(plan.Blocking)
+	states[plan.ReasonExpiring], states[plan.ReasonOutOfScope] = plan.StateExpiring, plan.StateOutOfScope
 	for reason, e := range r {
-		state := plan.Blocking[reason]
-		if reason == plan.ReasonExpiring {
-			state = plan.StateExpiring
-		}
+		state := states[reason]
 		if e.Type != corev1.EventTypeWarning || !r.isNew(reason) && r.number(state) == 0 {
 			continue
 		}
@@ -260,8 +259,7 @@ func (r Reports) counts(version string) bool {
 		!slices.ContainsFunc(slices.Collect(maps.Keys(plan.Blocking)), r.isNew)
 }
 
-// Learn adds what the reports show and no object does: without them, targets that are rejected or fought over count as
-// pending.
+// Learn adds what the reports show and no object does: which pending targets are rejected or fought over.
 func (s *Source) Learn(r Reports) {
 	if s.Count(plan.StateExpiring) == 0 {
 		delete(r, plan.ReasonExpiring) // that is over
@@ -270,11 +268,16 @@ func (s *Source) Learn(r Reports) {
 		return
 	}
 	s.Warning = r.warning()
-	pending, rejected := s.Count(plan.StatePending), r.number(plan.StateRejected)
-	if fought := r.number(plan.StateFight); pending > 0 && pending == rejected+fought && r.counts(s.version) {
-		s.Counts[plan.StatePending.String()] = 0
-		s.Counts[plan.StateRejected.String()], s.Counts[plan.StateFight.String()] = rejected, fought
-		s.setStatus()
+	pending, rejected, fought := plan.StatePending.String(), r.number(plan.StateRejected), r.number(plan.StateFight)
+	if s.Counts[pending] == 0 || s.Counts[pending] != rejected+fought || !r.counts(s.version) {
+		return
+	}
+	s.Counts[pending], s.Counts[plan.StateRejected.String()], s.Counts[plan.StateFight.String()] = 0, rejected, fought
+	s.setStatus()
+	for i, t := range s.Targets {
+		if t.State == pending && fought == 0 {
+			s.Targets[i] = Target{t.Namespace, plan.StateRejected.String(), "see " + plan.ReasonWriteFailed}
+		}
 	}
 }
 
@@ -289,7 +292,7 @@ func (r Reports) judge(s *plan.Source, instance string) *Source {
 	switch none := r[plan.ReasonNoTargets]; {
 	case len(r) == 0:
 		out.Status = NotKnown
-		out.Note = fmt.Sprintf("no report of a controller of instance %s; events are kept for an hour", instance)
+		out.Note = fmt.Sprintf("no report in the last hour: no controller of instance %s looks for sources here", instance)
 		return out
 	case r.isNew(plan.ReasonNoTargets) && none.Annotations[plan.EventVersion] == version:
 		out.Status, newest = NoTargets, none
@@ -302,8 +305,7 @@ func (r Reports) judge(s *plan.Source, instance string) *Source {
 		}
 		out.setStatus()
 	}
-	age := max(0, time.Since(newest.LastTimestamp.Time))
-	out.Note = fmt.Sprintf("as the controller reported %s ago", duration.HumanDuration(age))
+	out.Note = "as the controller reported " + duration.HumanDuration(max(0, time.Since(newest.LastTimestamp.Time))) + " ago"
 	return out
 }
 
