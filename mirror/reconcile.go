@@ -73,8 +73,7 @@ func (r *reconciler) reconcile(ctx, writes context.Context, k key, pace slow.Pac
 	done(metricOf(res, r.finish(ctx, &x, &res)))
 }
 
-// begin decides about a target, and makes it busy if something is to be done now. In a slow namespace the target waits
-// for its turn instead. A target in sync may show that its namespace is quick.
+// begin decides about a target, and makes it busy if something is to be done now, unless the namespace is slow.
 func (r *reconciler) begin(k key, pace slow.Pace) decision {
 	n := r.targets.lock(k.Name)
 	defer n.unlock()

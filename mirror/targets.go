@@ -148,9 +148,8 @@ func (n *nameTargets) ofSource(k key) *sourceTargets {
 }
 
 const (
-	// runGap is the shortest time between two fan-outs of a name, between two updates of a copy, and from a change of a
-	// target to its report. A source that changes all the time is compared with all its targets that often; each target
-	// still gets the newest content when its turn comes.
+	// runGap is the shortest time between two fan-outs of a name, and between two updates of a copy: a source may change
+	// all the time. A target still gets the newest content when its turn comes.
 	runGap = 100 * time.Millisecond
 	// reportAfter is how long targets of a name may be pending before its sources are reported all the same: targets
 	// that hang may keep a name pending all the time.

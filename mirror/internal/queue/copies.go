@@ -17,7 +17,7 @@ type Queue[T comparable] struct {
 	order *order[T]
 }
 
-// New returns an empty queue. name is the label of its metrics.
+// New returns an empty queue. name is the label of its metrics. lane is nil if all keys share one lane.
 func New[T comparable](name string, lane func(T) string) *Queue[T] {
 	o := &order[T]{lane: lane, waiting: map[T]bool{}, lanes: map[string][]T{}}
 	return &Queue[T]{order: o, TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(
@@ -33,11 +33,10 @@ func (q *Queue[T]) AddFirst(k T) {
 	q.Add(k)
 }
 
-// Copies is the queue of targets: the namespace of each key is a target, and its name is that of the sources. Keys that
-// an event named come first. The keys of fan-outs take turns by their names.
+// Copies is the queue of targets, with a lane for each name. Keys that an event named come first.
 type Copies = Queue[types.NamespacedName]
 
 // NewCopies returns an empty queue of targets. name is the label of its metrics.
 func NewCopies(name string) *Copies {
-	return New(name, func(k types.NamespacedName) string { return k.Name })
+	return New(name, nameOf)
 }

@@ -1,6 +1,10 @@
 package queue
 
-import "sync"
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // firstPerTurn is how many keys of AddFirst go before the next one of the lanes.
 const firstPerTurn = 4
@@ -18,6 +22,9 @@ type order[T comparable] struct {
 	streak  int            // how many were popped ahead in a row
 }
 
+// nameOf is the lane of a target.
+func nameOf(k types.NamespacedName) string { return k.Name }
+
 // Push adds a key that does not wait.
 func (o *order[T]) Push(k T) {
 	if _, isFirst := o.first.LoadAndDelete(k); isFirst {
@@ -25,7 +32,10 @@ func (o *order[T]) Push(k T) {
 		return
 	}
 	o.waiting[k] = true
-	lane := o.lane(k)
+	lane := ""
+	if o.lane != nil {
+		lane = o.lane(k)
+	}
 	if len(o.lanes[lane]) == 0 {
 		o.turns = append(o.turns, lane)
 	}

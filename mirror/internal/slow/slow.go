@@ -91,7 +91,7 @@ type call struct {
 func NewQueue(name string, isAnswer func(error) bool) *Queue {
 	return &Queue{
 		isAnswer: isAnswer,
-		Queue:    queue.New(name, func(types.UID) string { return "" }),
+		Queue:    queue.New[types.UID](name, nil),
 		slow:     map[types.UID]*namespace{}, calls: map[*call]bool{}, longAt: map[types.UID]time.Time{},
 	}
 }
@@ -120,8 +120,7 @@ func (q *Queue) Put(uid types.UID, k types.NamespacedName, cut bool) bool {
 	return true
 }
 
-// add has a namespace wait for a turn. Those that hang take the longest turns, so the others go before them. The mutex
-// is held.
+// add has a namespace wait for a turn, before those that hang: their turns are the longest. The mutex is held.
 func (q *Queue) add(uid types.UID, n *namespace) {
 	if n.took < limitFactor*maxAverage {
 		q.AddFirst(uid)
