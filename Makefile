@@ -122,6 +122,7 @@ histories: ## Random histories of the controller in virtual time, with delays be
 	go test -c -overlay bin/delays/overlay.json -o bin/histories.test ./mirror
 	@# A process for each core, with its part of the seeds: a history takes one core, as with race.
 	@cores=$$(getconf _NPROCESSORS_ONLN); each=$$((($(HISTORIES) + cores - 1) / cores)); first=0; pids=; cd mirror; \
+	  trap 'kill $$pids; exit 130' INT TERM; \
 	  while test $$first -lt $(HISTORIES); do \
 	    test $$each -le $$(($(HISTORIES) - first)) || each=$$(($(HISTORIES) - first)); \
 	    HISTORIES=$$each HISTORIES_SEED=$$(($(HISTORIES_SEED) + first)) \

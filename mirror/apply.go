@@ -118,8 +118,7 @@ func (w *writer) put(ctx context.Context, c plan.Change, have *corev1.ConfigMap)
 	return w.verify(plan.OpUpdate, c.Source, made, err)
 }
 
-// verify counts a write, and compares the stored object with its source: if a webhook undid the whole write, the watch
-// shows no event.
+// verify counts a write, and compares what is stored with its source: if a webhook undid all, the watch shows nothing.
 func (w *writer) verify(op plan.Op, s *plan.Source, made *corev1.ConfigMap, err error) (*corev1.ConfigMap, error) {
 	if err == nil {
 		if difference := w.rules.Differs(s, made); difference != "" {

@@ -84,8 +84,7 @@ func (h *handlers) configMapDeleted(d coreinformers.DeletedConfigMap) {
 	h.targetChanged(k, cm, true)
 }
 
-// sourceChanged handles a new state of a source. It ends the grace of each copy that the source claims, also if the
-// ConfigMap is no source any more at the fan-out.
+// sourceChanged handles a new state of a source, which ends the grace of each copy that the source claims.
 func (h *handlers) sourceChanged(cm *corev1.ConfigMap) {
 	defer h.sources.Add(cm.Name)
 	if !h.rules.IsSource(cm) {

@@ -102,8 +102,7 @@ func (r *reconciler) begin(k key, pace slow.Pace) decision {
 	return x
 }
 
-// finish records the result of a change, and decides again: the sources may have changed meanwhile. It returns for how
-// long the target has to wait; a call that was cut is tried again whatever that is.
+// finish records the result of a change, and decides again. It returns the wait of the target, unless a call was cut.
 func (r *reconciler) finish(ctx context.Context, x *decision, res *result) time.Duration {
 	now, k := time.Now(), x.change.Key
 	n := r.targets.lock(k.Name)

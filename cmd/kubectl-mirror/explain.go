@@ -133,7 +133,7 @@ func (x *subject) explainTarget() (why, remedy string) {
 		_, remedy = view.Find(c.Owner).Hold()
 		remedy += " of " + c.Owner.String()
 	case plan.StateForeign:
-		remedy = x.handOver()
+		remedy = x.handOver(c.Have)
 	}
 	return why, remedy
 }
@@ -169,7 +169,7 @@ func (x *subject) explainAlone() (why, remedy string) {
 	case x.cm == nil:
 		return unseen, ""
 	case !isCopy(x.cm):
-		return unseen, "if one is to have the name, " + x.handOver()
+		return unseen, "if one is to have the name, " + x.handOver(x.cm)
 	case x.MatchesChecksum(x.cm):
 		why = "Its content matches its checksum."
 	default:
@@ -185,8 +185,8 @@ func (x *subject) explainAlone() (why, remedy string) {
 }
 
 // handOver is how a foreign ConfigMap makes way for a copy.
-func (x *subject) handOver() string {
-	if _, adoptable := x.Foreign(x.cm); !adoptable {
+func (x *subject) handOver(cm *corev1.ConfigMap) string {
+	if _, adoptable := x.Foreign(cm); !adoptable {
 		return "delete or rename it"
 	}
 	return fmt.Sprintf("delete or rename it, or hand it over, which REPLACES ITS DATA: "+

@@ -126,8 +126,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// command completes a command, which is about some ConfigMaps or, without an argument, about all of a namespace or of
-// the whole cluster. Its result is printed as -o says.
+// command completes a command about some ConfigMaps, all of a namespace, or the whole cluster, and prints as -o says.
 func (c *cli) command(cmd *cobra.Command, wholeCluster bool,
 	run func(context.Context, *session, []types.NamespacedName) (printed, error)) *cobra.Command {
 	var format string

@@ -69,6 +69,8 @@ func (p *purge) end() (err error) {
 
 // list lists the copies of a source, or all.
 func (p *purge) list(ctx context.Context, of []types.NamespacedName) error {
+	p.settings.Prune = false // else no copy counts as out of scope
+	p.Rules = plan.NewRules(&p.settings.Options.Options)
 	of = append(of, types.NamespacedName{}) // all
 	snap, err := p.Read(ctx, of[0].Name)
 	if err != nil {
@@ -109,8 +111,7 @@ func (p *purge) refuse(ctx context.Context) error {
 	return nil
 }
 
-// confirm returns nil if the answer is yes, and exitNo if it is no, or if there is none. It flushes the output first:
-// if nobody reads that, the program ends here, before it changes anything.
+// confirm returns exitNo unless the answer is yes. If nobody reads the list, the program ends here, by the flush.
 func (p *purge) confirm() error {
 	if out, ok := p.cmd.OutOrStdout().(*bufio.Writer); ok {
 		if err := out.Flush(); err != nil || p.yes {
@@ -126,11 +127,10 @@ func (p *purge) confirm() error {
 	return exitNo
 }
 
-// delete deletes the copies that are still as they were listed, and says what has come of it. It returns exitNo if not
-// all are gone. So many deletions in flight are enough for a thousand a second, and few for an API server.
+// delete deletes the copies that are still as they were listed. It returns exitNo if not all are gone.
 func (p *purge) delete(ctx context.Context) error {
 	var workers errgroup.Group
-	workers.SetLimit(32)
+	workers.SetLimit(32) // enough for a thousand a second, and few for an API server
 	var gone atomic.Int64
 	for _, c := range p.Targets {
 		workers.Go(func() error {

@@ -37,15 +37,14 @@ type settings struct {
 
 // runs reports whether a controller runs: a replica is ready, or leads.
 func (s *settings) runs(ctx context.Context, client kubernetes.Interface) (bool, error) {
-	if s.deployment == nil || s.deployment.Status.ReadyReplicas > 0 {
-		return true, nil
+	if s.deployment == nil || s.deployment.Status.ReadyReplicas > 0 || !s.leaderElect {
+		return s.deployment == nil || s.deployment.Status.ReadyReplicas > 0, nil
 	}
-	holder, err := s.leader(ctx, client) // without --leader-elect nobody renews it
+	holder, err := s.leader(ctx, client)
 	return holder != "", err
 }
 
-// leader returns the Pod that holds the Lease and renews it; empty if there is none. The time is that of the API
-// server, which everybody may ask for: the machine of the user may have another.
+// leader returns the Pod that holds the Lease and renews it, by the time of the API server; empty if there is none.
 func (s *settings) leader(ctx context.Context, client kubernetes.Interface) (string, error) {
 	lease, err := client.CoordinationV1().Leases(s.leaseNamespace).Get(ctx, s.leaseName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -160,13 +160,13 @@ func TestKubectlPlan(t *testing.T) {
 	w.Untouched(mine)
 	w.Stop(p)
 	w.ExpectWrites("settings", "update "+a, "delete "+b, "create "+b, "create "+c, "delete "+d)
-	w.ExpectWrites("gone", "delete "+a, "delete "+b, "delete "+c, "delete "+d)
+	w.ExpectWrites("gone", "delete "+a)
 
 	narrow := admin(w)
 	narrow.flags = narrow.flags[1:] // without the prefix
 	const only = " --namespace-prefix=team-a"
 	narrow.says(1, "plan"+only, "out_of_scope  team-b/settings  ", "\nIn all: out_of_scope 2.")
-	narrow.says(0, "purge --out-of-scope --yes"+only+",team-b", "team-c/settings", "Deleted 1 of 1 copies.")
+	narrow.says(0, "purge --out-of-scope --prune --yes"+only+",team-b", "team-c/settings", "Deleted 1 of 1 copies.")
 	w.Absent("settings", c)
 	narrow.says(1, "plan --prune"+only, "delete  team-b/settings  ", "\nIn all: delete 1.")
 }

@@ -301,7 +301,9 @@ func (r Reports) judge(s *plan.Source, instance string) *Source {
 		return out
 	default:
 		for _, state := range Counted {
-			out.Counts[state.String()] = r.number(state)
+			if n := r.number(state); n > 0 {
+				out.Counts[state.String()] = n
+			}
 		}
 		out.setStatus()
 	}

@@ -1,7 +1,7 @@
 {{/* Labels of a Pod that runs kubectl mirror check. It does not have the selector's, or it would count as one of the controller. */}}
 {{- define "mirror-controller.checkLabels" -}}
 {{- omit (include "mirror-controller.labels" . | fromYaml) "app.kubernetes.io/name" | toYaml }}
-app.kubernetes.io/name: {{ include "mirror-controller.name" . }}-check
+app.kubernetes.io/name: {{ include "mirror-controller.name" . | trunc 57 | trimSuffix "-" }}-check
 {{- end }}
 
 {{/*

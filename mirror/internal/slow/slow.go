@@ -277,11 +277,14 @@ func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace, f func(conte
 // quick, or took too long at the same time or in the same stall. The mutex is held.
 func (q *Queue) tookLong(uid types.UID, began time.Time) (forgiven bool) {
 	longAt, known := q.longAt[uid]
+	if began.Before(longAt) { // the next call decides
+		return true
+	}
 	now := time.Now()
 	q.longAt[uid] = now
 	if !known || !longAt.IsZero() {
 		inStall := q.answered.Before(longAt) || q.stall.from.Before(longAt) && began.Before(q.stall.to)
-		return began.Before(longAt) || inStall && now.Sub(q.cutsFrom) < longestLag
+		return inStall && now.Sub(q.cutsFrom) < longestLag
 	}
 	if q.cuts++; q.cuts == 1 {
 		q.cutsFrom = now

@@ -258,6 +258,17 @@ func TestSecondChance(t *testing.T) {
 			t.Error("got a second chance for a read")
 		}
 	})
+	run(t, func(t *testing.T, q calls) { // calls that overlap are not forgiven for ever
+		quick(q)
+		for range 100 {
+			go hangs(q)
+			time.Sleep(10 * ms)
+			other(q)
+		}
+		if !q.isSlow("a") {
+			t.Error("got a quick namespace, where calls hang all the time")
+		}
+	})
 }
 
 // TestWrittenEndsSlowness: the watch shows a write that was cut, at once or later.
