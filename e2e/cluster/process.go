@@ -79,7 +79,7 @@ func Run(cmd *exec.Cmd) (*Process, error) {
 
 // Stop asks the process to stop and waits until it has. It returns an error if the exit code is not 0.
 func (p *Process) Stop(within time.Duration) error {
-	_ = p.Signal(syscall.SIGTERM) // fails if it has ended by itself, which its exit code tells
+	_ = p.Signal(syscall.SIGTERM) // fails if it has ended by itself, which its exit code shows
 	select {
 	case <-p.done:
 		return p.err

@@ -16,7 +16,7 @@
 //
 // At the end of each part, the ConfigMaps are as a plan from scratch has them, and stay so. And each update and each
 // deletion by the controllers, accepted or refused, names the state on which it depends, and that state was a copy of
-// ours. etcd tells what each state was. So no source and no foreign object is ever written to. Users hand no object over
+// ours. etcd has each state. So no source and no foreign object is ever written to. Users hand no object over
 // here. That only the leader writes is for the tests of faults to show.
 //
 // A controller ends only if it is told to, or if it has lost the Lease: a panic is a failure, also one of the detector
