@@ -62,7 +62,7 @@ var kustomized = []struct {
 		values: monitored},
 	{file: "components/network-policy/networkpolicy.yaml", template: "networkpolicy",
 		values: []string{`networkPolicy={"enabled":true}`}},
-	// kustomize changes no name within a role, and nothing else is in the namespace.
+	// kustomize renames no Deployment and no Lease within a role, and nothing else is in the namespace.
 	{file: "components/check/check.yaml", template: "check", anyName: true,
 		values: []string{`check={"enabled":true}`, `image={"repository":"mirror-controller","tag":"dev"}`}},
 }
