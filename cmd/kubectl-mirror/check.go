@@ -139,7 +139,9 @@ func (k *checker) checkController(ctx context.Context) line {
 	switch {
 	case wanted > 1 && !k.settings.leaderElect:
 		return todo(text + ": all of them write: add --leader-elect to the arguments")
-	case wanted == 0, s.ObservedGeneration < d.Generation, s.UpdatedReplicas < wanted, s.ReadyReplicas < wanted, !writes:
+	case wanted == 0:
+		return todo(text + ": kubectl -n " + d.Namespace + " scale deployment " + d.Name + " --replicas=1")
+	case s.ObservedGeneration < d.Generation, s.UpdatedReplicas < wanted, s.ReadyReplicas < wanted, !writes:
 		return todo(text + ": kubectl -n " + d.Namespace + " describe deployment " + d.Name + ", and the logs of its Pods")
 	}
 	return ok(text)
@@ -362,5 +364,6 @@ func (k *checker) table(w io.Writer) {
 		rows = append(rows, []any{l.Check, l.Result, l.Detail})
 	}
 	printTable(w, []string{"Check", "Result", "Detail"}, rows)
-	fmt.Fprintf(w, "%d ok, %d to do, %d not checked.\n", k.counts[resultOK], k.counts[resultTodo], k.counts[resultUnknown])
+	fmt.Fprintf(w, "%d ok, %d to do, %d not checked, %d not probed.\n", k.counts[resultOK], k.counts[resultTodo],
+		k.counts[resultUnknown], k.counts[resultNotProbed])
 }

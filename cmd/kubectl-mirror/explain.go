@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -46,10 +47,7 @@ func (s *session) explain(ctx context.Context, key types.NamespacedName) (printe
 	} else if apierrors.IsForbidden(err) {
 		x.ns, err = s.Client.CoreV1().Namespaces().Get(ctx, key.Namespace, metav1.GetOptions{})
 	}
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-		err = nil
-	}
-	return x.explain(), err
+	return x.explain(), utilerrors.FilterOut(err, apierrors.IsForbidden, apierrors.IsNotFound)
 }
 
 // explanation is a verdict, and what would change it.

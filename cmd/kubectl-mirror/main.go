@@ -86,10 +86,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return int(exitUnknown)
 }
 
-const (
-	program     = "kubectl-mirror"
-	displayName = "kubectl mirror"
-)
+const program, displayName = "kubectl-mirror", "kubectl mirror"
 
 // stamp is the version that the Makefile sets (-ldflags "-X main.stamp=v1.2.3").
 var stamp string

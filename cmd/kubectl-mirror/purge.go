@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -24,7 +25,7 @@ It refuses while a controller of the instance runs, which would restore copies t
 deletes them nevertheless. --out-of-scope deletes only the copies that no source claims and that the flags rule out,
 also beside a running controller.
 
-Permissions: list and delete ConfigMaps, list namespaces and Deployments.
+Permissions: list and delete ConfigMaps, list namespaces and Deployments, get the Lease of the controller.
 
 Exit codes: 0 all gone, or nothing to delete; 1 refused, not confirmed or not all gone; 2 unknown.`
 
@@ -92,21 +93,25 @@ func (p *purge) list(ctx context.Context, of []types.NamespacedName) error {
 // refuse returns exitNo while a controller of the instance runs, and says which.
 func (p *purge) refuse(ctx context.Context) error {
 	deployments, err := deploymentsOf(ctx, p.Client, "")
-	if err != nil {
-		return fmt.Errorf("cannot check that no controller runs: %w: --force goes on without that", err)
-	}
 	if p.settings.deployment != nil { // it may lack the label
 		deployments = append(deployments, *p.settings.deployment)
 	}
 	for i := range deployments {
 		d := &deployments[i]
 		of, _ := newSettingsFlags().settingsOf(d) // with invalid arguments it is never ready
-		runs, _ := of.runs(ctx, p.Client)
-		if runs && of.Instance == p.settings.Instance && of.Label == p.settings.Label {
+		if of.Instance != p.settings.Instance || of.Label != p.settings.Label {
+			continue
+		}
+		runs, failed := of.runs(ctx, p.Client)
+		err = cmp.Or(err, failed)
+		if runs {
 			p.say(fmt.Sprintf("Refused: the controller of Deployment %s runs, and would restore copies. Stop it before: "+
 				"kubectl -n %s scale deployment %s --replicas=0", keyOf(d), d.Namespace, d.Name))
 			return exitNo
 		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot check that no controller runs: %w: --force goes on without that", err)
 	}
 	return nil
 }

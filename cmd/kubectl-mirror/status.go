@@ -35,7 +35,7 @@ NAMESPACE/NAME, show the targets that are not in sync, with the state and the re
 ` + states + `
 A user who may read no more than the sources and events of a namespace sees what the controller has reported about the
 present version of each source. That does not show which namespaces or flags have changed since, and a user who may
-write events in that namespace can forge it.
+write events in that namespace can forge it. A source that is gone is shown to that user if SOURCE names it.
 
 Exit codes: 0 all are InSync, or OutOfScope without copies; 1 not all; 2 not known.`
 
@@ -79,25 +79,15 @@ func (s *session) read(ctx context.Context, asked types.NamespacedName) ([]*snap
 	return s.Reported(ctx, asked)
 }
 
-// readCluster reads what the cluster holds and, if the user may list events, what no object shows.
+// readCluster reads what the cluster holds and, from the events, what no object shows.
 func (s *session) readCluster(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
 	snap, err := s.Read(ctx, asked.Name)
 	if err != nil {
 		return nil, err
 	}
 	sources := snap.Sources(asked.Namespace)
-	unclear := slices.DeleteFunc(slices.Clone(sources), func(source *snapshot.Source) bool {
-		return source.IsInSync() && source.Count(plan.StateExpiring, plan.StateOutOfScope) == 0
-	})
-	if len(unclear) == 0 {
-		return sources, nil
-	}
 	reports, err := s.Reports(ctx, asked.Namespace)
-	if apierrors.IsForbidden(err) {
-		s.say("Not checked: what the controller has reported, because you may not list events")
-		return sources, nil
-	}
-	for _, source := range unclear {
+	for _, source := range sources {
 		source.Learn(reports[source.Key()])
 	}
 	return sources, err

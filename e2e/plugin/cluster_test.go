@@ -182,7 +182,8 @@ func TestKubectlPurge(t *testing.T) {
 	w.WaitInSync(other, a)
 	foreign := w.Create(a, "foreign", suite.WithLabel(w.Label, plan.CopyValue))
 	lists := []rbacv1.PolicyRule{may("", "configmaps", "list", "delete"), may("", "namespaces", "list")}
-	purger := w.as(newPerson(w.World, "purger", append(lists, may("apps", "deployments", "get", "list"))...).kubeconfig)
+	purger := w.as(newPerson(w.World, "purger", append(lists, may("apps", "deployments", "get", "list"),
+		may("coordination.k8s.io", "leases", "get"))...).kubeconfig)
 	purger.says(1, "purge --yes", "Refused: the controller of Deployment mirror-system/mirror-controller runs")
 	newPerson(w.World, "blind", lists...).says(2, "purge --yes", "cannot check that no controller runs: ")
 	w.Stop(p)
@@ -197,7 +198,7 @@ func TestKubectlPurge(t *testing.T) {
 	w.Absent("settings", a)
 	w.Untouched(theirs)
 
-	cmd := w.Cluster.Command(w.Context(), plugin(), "purge", purger.flags[0], "--kubeconfig="+purger.kubeconfig)
+	cmd := w.Cluster.Command(w.Context(), Program(), "purge", purger.flags[0], "--kubeconfig="+purger.kubeconfig)
 	stdin, noInput := cmd.StdinPipe()
 	stderr, noOutput := cmd.StderrPipe()
 	if err := errors.Join(noInput, noOutput, cmd.Start()); err != nil {

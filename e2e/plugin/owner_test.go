@@ -70,6 +70,12 @@ func TestC70States(t *testing.T) {
 	w.CreateSource(w.Home, "rejected")
 	w.Create(b, "blocked")
 	w.CreateSource(w.Home, "blocked", suite.WithAnnotation(plan.PrefixAnnotation, a+","+b))
+	fought := w.CreateSource(w.Home, "fought", suite.WithAnnotation(plan.PrefixAnnotation, a))
+	for range 10 {
+		w.WaitInSync(fought, a)
+		w.Edit(a, "fought", suite.WithKey("key", "theirs"))
+	}
+	w.WaitInSync(fought, a) // the fight is not over for that
 	w.CreateSource(w.Home, "frozen", suite.WithAnnotation(plan.PausedAnnotation, "yes"))
 	w.CreateSource(w.Home, "nowhere", suite.WithAnnotation(plan.PrefixAnnotation, "none-"))
 	for _, row := range []struct {
@@ -78,6 +84,7 @@ func TestC70States(t *testing.T) {
 	}{
 		{0, 1, 1, "rejected", "platform/rejected: Rejected, 32 synced, 1 rejected\n"},
 		{0, 1, 1, "blocked", "platform/blocked: Blocked, 1 synced, 1 foreign"},
+		{0, 1, 1, "fought", "platform/fought: Blocked, 1 fight\n"},
 		{1, 1, 1, "frozen", "platform/frozen: Frozen\n"},
 		{1, 1, 1, "nowhere", "platform/nowhere: NoTargets\n"},
 		{1, 1, 0, "frozen --source-namespace=elsewhere", "platform/frozen: OutOfScope\n"},

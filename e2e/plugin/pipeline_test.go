@@ -19,7 +19,7 @@ func applyPipeline(w *suite.World) (account *user, command string) {
 	objects := names.Replace(manual.Find(w, pipelinePage, "kind: ServiceAccount\n").Text)
 	job := names.Replace(manual.Find(w, pipelinePage, "kind: Job\n").Text)
 	policies.Sh(w, "kubectl apply -f "+suite.Deployed("components/admission/publishers/rbac.yaml"))
-	policies.Sh(w, "kubectl apply --validate=strict -f - <<'END'\n"+objects+"---\n"+job+"END")
+	policies.Sh(w, "kubectl create --validate=strict -f - <<'END'\n"+objects+"---\n"+job+"END")
 	kubeconfig, err := w.Cluster.ServiceAccountKubeconfig(w.Context(), w.Home, "pipeline")
 	if err != nil {
 		w.Fatal(err)
@@ -72,7 +72,7 @@ func TestC62AChangeInStages(t *testing.T) {
 	has(a, b, canary)
 
 	names := strings.NewReplacer("kubectl mirror wait settings",
-		plugin()+" wait settings "+strings.Join(w.Args(), " "), "-n platform", "-n "+w.Home)
+		Program()+" wait settings "+strings.Join(w.Args(), " "), "-n platform", "-n "+w.Home)
 	stages := strings.SplitAfter(names.Replace(manual.Commands(t, "deploy/docs/staging.md", "rollout=tier=canary")), "\n")
 	said := anonymous(w, policies.Sh(w, strings.Join(stages[:3], "")))
 	if !strings.Contains(said, "platform/settings: InSync, 1 synced, 2 held") {

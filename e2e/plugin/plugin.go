@@ -21,8 +21,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
-// plugin is the program kubectl-mirror, which is built beside the controller.
-func plugin() string { return filepath.Join(filepath.Dir(*suite.Binary), "kubectl-mirror") }
+// Program returns the path of kubectl-mirror, which is built beside the controller.
+func Program() string { return filepath.Join(filepath.Dir(*suite.Binary), "kubectl-mirror") }
 
 // user runs kubectl mirror as one person.
 type user struct {
@@ -43,7 +43,7 @@ func (u *user) ask(command string) answer {
 	u.w.Helper()
 	command = strings.NewReplacer("platform", u.w.Home, "team-", u.w.Prefix).Replace(command)
 	args := append(strings.Fields(command), u.flags...)
-	cmd := u.w.Cluster.Command(u.w.Context(), plugin(), append(args, "--kubeconfig="+u.kubeconfig)...)
+	cmd := u.w.Cluster.Command(u.w.Context(), Program(), append(args, "--kubeconfig="+u.kubeconfig)...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	err := cmd.Run()
@@ -168,7 +168,7 @@ func (w *Installed) ExpectPodChecks(pod corev1.PodSpec) {
 		command = strings.ReplaceAll(command, "$("+e.Name+")", cmp.Or(e.Value, w.Namespace)) // the other is a field of the Pod
 	}
 	account := &user{w: w.World, kubeconfig: kubeconfig}
-	account.says(0, command, "probe/copy  ok", "6 ok, 0 to do, 0 not checked.")
+	account.says(0, command, "probe/copy  ok", "6 ok, 0 to do, 0 not checked, 0 not probed.")
 }
 
 // untilChecked waits until the admin's check prints the texts, as soon as the API server has noticed a change of

@@ -259,26 +259,36 @@ func (r Reports) counts(version string) bool {
 		!slices.ContainsFunc(slices.Collect(maps.Keys(plan.Blocking)), r.isNew)
 }
 
-// Learn adds what the reports show and no object does: which pending targets are rejected or fought over.
+// Learn adds what the reports show and no object does: which targets are rejected or fought over. Of those fought over
+// some may be in sync for a moment.
 func (s *Source) Learn(r Reports) {
-	if s.Count(plan.StateExpiring) == 0 {
-		delete(r, plan.ReasonExpiring) // that is over
-	}
 	if s.Status == Frozen { // which tells by itself why, and its copies stay
 		return
 	}
 	s.Warning = r.warning()
-	pending, rejected, fought := plan.StatePending.String(), r.number(plan.StateRejected), r.number(plan.StateFight)
-	if s.Counts[pending] == 0 || s.Counts[pending] != rejected+fought || !r.counts(s.version) {
+	if s.Status == InSync && r.isNew(plan.ReasonFight) {
+		s.Status = Pending // until the next Mirrored counts it
+	}
+	pending, rejected, fought := s.Count(plan.StatePending), r.number(plan.StateRejected), r.number(plan.StateFight)
+	sameTargets := pending+s.Count(plan.StateSynced) == r.number(plan.StateSynced)+rejected+fought
+	if fought+rejected == 0 || pending < rejected || pending > fought+rejected || !sameTargets || !r.counts(s.version) {
 		return
 	}
-	s.Counts[pending], s.Counts[plan.StateRejected.String()], s.Counts[plan.StateFight.String()] = 0, rejected, fought
-	s.setStatus()
+	s.take(r, plan.StatePending, plan.StateSynced, plan.StateRejected, plan.StateFight)
 	for i, t := range s.Targets {
-		if t.State == pending && fought == 0 {
+		if t.State == plan.StatePending.String() && fought == 0 {
 			s.Targets[i] = Target{t.Namespace, plan.StateRejected.String(), "see " + plan.ReasonWriteFailed}
 		}
 	}
+}
+
+// take sets the numbers of targets in some states to those that the newest Mirrored counts.
+func (s *Source) take(r Reports, states ...plan.State) {
+	for _, state := range states {
+		s.Counts[state.String()] = r.number(state)
+	}
+	maps.DeleteFunc(s.Counts, func(_ string, n int) bool { return n == 0 })
+	s.setStatus()
 }
 
 // judge returns the state of a source by the reports alone, which are those of an instance.
@@ -300,14 +310,10 @@ func (r Reports) judge(s *plan.Source, instance string) *Source {
 		out.Status, out.Note = Pending, "the controller has not reported on this version, or has warned since"
 		return out
 	default:
-		for _, state := range Counted {
-			if n := r.number(state); n > 0 {
-				out.Counts[state.String()] = n
-			}
-		}
-		out.setStatus()
+		out.take(r, Counted...)
 	}
-	out.Note = "as the controller reported " + duration.HumanDuration(max(0, time.Since(newest.LastTimestamp.Time))) + " ago"
+	age := max(0, time.Since(newest.LastTimestamp.Time))
+	out.Note = "as the controller reported " + duration.HumanDuration(age) + " ago"
 	return out
 }
 
