@@ -249,3 +249,17 @@ func TestReadsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestFailureServesASecond: each deletion that asks within a second has the same failure.
+func TestFailureServesASecond(t *testing.T) {
+	read(t, func(t *testing.T, r reader) {
+		r.server.Hook(func(h *apitest.Hooks) { h.Refuses = func(apitest.Call) error { return errors.New("etcd") } })
+		for _, reads := range []int{1, 1, 1, 2} {
+			if _, _, err := r.ask(settings, "", time.Time{}); err == nil {
+				t.Error("got no error of a read that failed")
+			}
+			r.wantReads("0.4 s later", reads, 0)
+			time.Sleep(400 * time.Millisecond)
+		}
+	})
+}
