@@ -26,10 +26,6 @@ func TestDocsChangeTheLabel(t *testing.T) {
 		"after": overlay.Example("mirror-label=mirror", "mirror-label=share")})
 	policies.Sh(w, "kubectl apply -k "+filepath.Join(dir, "before"))
 	policies.Sh(w, "kubectl create rolebinding tenant -n team-a --clusterrole=edit --user=tenant")
-	_, former := startDeployed(w, "mirror-system")
-	w.WaitInSync(w.CreateSource(w.Home, "settings"), a, b)
-	copies := w.Copies("settings", a, b)
-
 	tenant := func(name, label string) error {
 		command := "kubectl label configmap " + name + " -n team-a --as=tenant --overwrite " + label + "=true"
 		out, err := w.Cluster.Shell(w.Context(), command).CombinedOutput()
@@ -47,6 +43,9 @@ func TestDocsChangeTheLabel(t *testing.T) {
 		}
 		return nil
 	})
+	_, former := startDeployed(w, "mirror-system")
+	w.WaitInSync(w.CreateSource(w.Home, "settings"), a, b)
+	copies := w.Copies("settings", a, b)
 	if err := tenant("early", "share"); err != nil {
 		t.Fatalf("a tenant cannot set any label: %v", err)
 	}
