@@ -292,7 +292,8 @@ Delete by mistake, see what is announced, and undo it:
   kubectl -n platform label configmap settings mirror=true --kubeconfig=$PUBLISHER
   kubectl mirror wait platform/settings
 
-Start the controller with other flags, on top of the usual ones. With a narrower prefix, all copies stay:
+Start the controller with other flags, on top of the usual ones; "make run" alone goes back to those. With a narrower
+prefix, all copies stay:
   make run ARGS=--namespace-prefix=team-a
   kubectl mirror status -A
 
