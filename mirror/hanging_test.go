@@ -283,13 +283,13 @@ func TestC45SlowOnce(t *testing.T) {
 // TestC81SlowForEverybody: where the API server takes a time for each call, a fan-out takes at most one and a half
 // times as long as that many plain writers do.
 func TestC81SlowForEverybody(t *testing.T) {
-	const targets = 640
 	for _, takes := range []time.Duration{600 * time.Millisecond, 2500 * time.Millisecond, 5 * time.Second} {
 		for _, writes := range []int{8, 32, 128} {
+			targets := 20 * min(writes, 32)
 			name, options := fmt.Sprintf("%v, %d writes", takes, writes), func(o *Options) { o.ConcurrentWrites = writes }
 			runSubsceneWith(t, name, teams(targets, "team-"), options, func(t *testing.T, s scene) {
 				s.slowDown(takes)
-				ideal := takes * targets / time.Duration(writes)
+				ideal := takes * time.Duration(targets) / time.Duration(writes)
 				for _, content := range []string{"first", "second"} {
 					s.write(source(plantest.Data("key", content)))
 					took := s.within(4*ideal, content, func() bool { return s.countCopies("team-", content) == targets })
