@@ -141,7 +141,7 @@ func TestTextsSayWhatToDo(t *testing.T) {
 			"controller retries at least once a minute.",
 		plan.ReasonFight: "Another client keeps modifying or deleting the copy in namespace team-a; repairs wait for " +
 			"up to a minute. Find the client in the audit log of the API server or, if it modifies the copy, with kubectl get " +
-			"configmap -n team-a settings -o yaml --show-managed-fields.",
+			"configmap -n team-a settings -o yaml --show-managed-fields -w.",
 		plan.ReasonExpiring: "2 copies in 2 namespaces (team-x, team-y) will be deleted from 1970-01-01 01:24:20 UTC on: " +
 			"the source is deleted, or has lost its label mirror=true. To keep them, create the source again, or label it " +
 			"again before then. 6 copies in 6 namespaces (team-0, team-1, team-2, team-3, team-4 and 1 more) will be deleted " +
