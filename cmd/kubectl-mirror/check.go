@@ -28,9 +28,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const checkHelp = `Check the installation of the controller, line by line. "to do" is a fault, with the cause that the
-API server tells and what to do about it; "not checked" names the permission that you lack; "not probed": there is no
-namespace in which to ask.
+const checkHelp = `Check the installation of the controller. "to do" is a fault, with its cause and what to do about it;
+"not checked" names the permission that you lack; "not probed": there is no namespace in which to ask.
 
 The command asks the API server, by dry-run and as the account of the controller, whether it accepts what the controller
 has to write, and refuses what it must not. That takes the permission to impersonate the account.
@@ -100,10 +99,8 @@ func (k *checker) check(ctx context.Context) {
 		{"probe/copy", true, k.probeCopy},
 		{"probe/confined", k.confined, k.probeConfined},
 		{"settings", k.confined, k.checkSettings},
-		{"publishers", k.publishers, k.bound("-publishers", "only holders of the verb mirror publish",
-			"admission/publishers")},
-		{"protect-copies", k.protected, k.bound("-protected-copies", "only the controller changes copies",
-			"protect-copies")},
+		{"publishers", k.publishers, k.bound("publisher", "only holders of the verb mirror publish", "admission/publishers")},
+		{"protect-copies", k.protected, k.bound("protected", "only the controller changes copies", "protect-copies")},
 	} {
 		if c.expected {
 			is := c.run(ctx)
@@ -259,17 +256,21 @@ func (k *checker) unlessRefused(text string, answer error) line {
 	return unknown(fmt.Errorf("asked for %s as the account of the controller, the answer was: %w", text, answer))
 }
 
-// bound returns a check that a policy is bound.
+// bound returns a check that a policy is there, and bound.
 func (k *checker) bound(part, does, component string) func(context.Context) line {
 	return func(ctx context.Context) line {
-		list, err := k.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return unknown(err)
-		}
+		client := k.Client.AdmissionregistrationV1()
+		list, err := client.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
 		for _, b := range list.Items {
 			if strings.Contains(b.Spec.PolicyName, part) && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
-				return ok(does)
+				_, err = client.ValidatingAdmissionPolicies().Get(ctx, b.Spec.PolicyName, metav1.GetOptions{})
+				if err == nil {
+					return ok(does)
+				}
 			}
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			return unknown(err)
 		}
 		return todo("no policy is bound by which " + does + ": install deploy/components/" + component)
 	}
@@ -349,13 +350,10 @@ func items(value string) sets.Set[string] {
 }
 
 func (k *checker) end() error {
-	switch {
-	case k.counts[resultTodo] > 0:
-		return exitNo
-	case k.counts[resultUnknown] > 0:
+	if k.counts[resultTodo] == 0 && k.counts[resultUnknown] > 0 {
 		return exitUnknown
 	}
-	return exitYes
+	return verdict(k.counts[resultTodo] == 0)
 }
 
 func (k *checker) table(w io.Writer) {

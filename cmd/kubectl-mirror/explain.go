@@ -100,9 +100,9 @@ func (x *subject) is() (is, remedy string) {
 		return fmt.Sprintf("ConfigMap %s is a copy of %s, by its annotations, of instance %s.", x.key, m.Source,
 			m.Instance), ""
 	case m.Source.Name != "" && x.cm.Annotations[plan.CopyAnnotation] == "":
-		return fmt.Sprintf("ConfigMap %s was a copy of %s, and is released: its marks are not complete, so no controller "+
-			"changes it.", x.key, m.Source), ""
-	case label != "" && label != plan.SourceValue && !m.Itself:
+		return fmt.Sprintf("ConfigMap %s was a copy of %s, and is released: no controller changes it.", x.key, m.Source), ""
+	case label != "" && label != plan.SourceValue && !m.Itself && x.cm.Annotations[plan.AdoptAnnotation] == "" &&
+		(x.snap == nil || x.snap.Decision(x.key).State == plan.StateNone):
 		return fmt.Sprintf("ConfigMap %s is neither a source nor a copy: its label %s=%s does not publish it.", x.key,
 				x.Label(), label), fmt.Sprintf("kubectl label configmap/%s -n %s %s=%s --overwrite", x.key.Name, x.key.Namespace,
 				x.Label(), plan.SourceValue)

@@ -78,10 +78,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case utilnet.IsConnectionRefused(err):
 		err = fmt.Errorf("no API server answers: start it, or choose another kubeconfig, host or port: %w", err)
 	}
-	for line := range strings.Lines(err.Error()) {
-		if line = strings.TrimSpace(line); line != "" {
-			fmt.Fprintf(stderr, "%s: %s\n", displayName, printable(line))
-		}
+	for line := range strings.FieldsFuncSeq(err.Error(), func(r rune) bool { return r == '\n' }) {
+		fmt.Fprintf(stderr, "%s: %s\n", displayName, printable(line))
 	}
 	return int(exitUnknown)
 }

@@ -34,8 +34,8 @@ func newPlan(c *cli) *cobra.Command {
 		s.say(s.Rules.WithoutTarget(maps.Values(snap.Namespaces)))
 		p := newPlanned(snap)
 		if p.abandoned, err = s.abandoned(ctx); p.abandoned > 0 {
-			s.say(fmt.Sprintf("%d copies of the installed controller are abandoned: they have another --mirror-label or "+
-				"--instance, stay as they are, and are in the way. deploy/docs/operate.md says what to do first.", p.abandoned))
+			s.say(fmt.Sprint(p.abandoned, " copies of the installed controller are abandoned: they have another --mirror-label ",
+				"or --instance, stay, and are in the way. deploy/docs/operate.md says what to do first."))
 		}
 		return p, err
 	}))

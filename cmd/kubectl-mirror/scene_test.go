@@ -94,7 +94,7 @@ func everyState() *snapshot.Reader {
 		plantest.Marked("platform", "pasted", plantest.Annotation(plan.CopyAnnotation, "team-a/pasted")),
 		plantest.ConfigMap("platform", "odd", plantest.Label("mirror", "True")),
 		plantest.Source("platform", "theirs", of("team-h")),
-		plantest.ConfigMap("team-h", "theirs", plantest.Immutable, plantest.Data("key", "theirs")))
+		plantest.ConfigMap("team-h", "theirs", plantest.Immutable, plantest.Label("mirror", "copy")))
 	return newReader(objects...)
 }
 

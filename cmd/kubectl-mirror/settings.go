@@ -111,7 +111,7 @@ func (f *settingsFlags) find(ctx context.Context, client kubernetes.Interface) (
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("cannot find the controller: %w: the ClusterRole mirror-controller-viewer grants it; without "+
-			"it, ask about a namespace with -n, or about a source or a copy by its name", err)
+			"it, status -n, wait and explain answer about one namespace", err)
 	case err != nil:
 		return nil, err
 	case len(deployments) == 0:

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -214,7 +215,7 @@ func (s *session) wait(ctx context.Context, keys []types.NamespacedName, timeout
 		sources, err := s.ask(limited, keys)
 		if err == nil {
 			last = sources
-		} else if limited.Err() == nil {
+		} else if limited.Err() == nil && (last == nil || !utilnet.IsConnectionRefused(err)) { // it may be restarted
 			return nil, err
 		}
 		ends := last != nil

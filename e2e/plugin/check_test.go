@@ -125,10 +125,12 @@ func TestKubectlCheckOfCronJob(t *testing.T) {
 	w.ExpectPodChecks(job.Spec.JobTemplate.Spec.Template.Spec)
 }
 
-// TestKubectlCheckOfBase checks an installation where publishers are not bound, before anything runs.
+// TestKubectlCheckOfBase checks an installation before anything runs, with a binding whose policy is gone.
 func TestKubectlCheckOfBase(t *testing.T) {
 	t.Parallel()
 	w := suite.NewAlone(t)
+	policies.Sh(w, "kubectl apply -f - <<END\n{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, "+
+		"metadata: {name: gone}, spec: {policyName: the-publishers, validationActions: [Deny]}}\nEND")
 	asleep := []string{"controller  to do  Deployment mirror-system/mirror-controller: 0 of 1 replicas are ready, ",
 		"probe/copy  not probed  no namespace is a target yet"}
 	admin := &user{w: w, kubeconfig: w.Cluster.AdminKubeconfig()}

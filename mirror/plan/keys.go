@@ -76,6 +76,12 @@ var Blocking = map[string]State{
 	ReasonFight:       StateFight,
 }
 
+// Warned are the states of targets that warnings are about, by their reasons.
+var Warned = map[string]State{
+	ReasonForeign: StateForeign, ReasonSuperseded: StateSuperseded, ReasonWriteFailed: StateRejected,
+	ReasonFight: StateFight, ReasonExpiring: StateExpiring, ReasonOutOfScope: StateOutOfScope,
+}
+
 var (
 	// sourceAnnotations narrow or hold the targets of a source.
 	sourceAnnotations = []string{PrefixAnnotation, SelectorAnnotation, RolloutAnnotation, PausedAnnotation}

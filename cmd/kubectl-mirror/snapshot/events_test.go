@@ -46,7 +46,6 @@ func TestC70Judge(t *testing.T) {
 	}{
 		{settings, "Mirrored version=7 synced=12", "InSync, 12 synced"},
 		{settings, "Mirrored version=7 synced=2 held=38", "InSync, 2 synced, 38 held"},
-		{settings, "Mirrored version=7 held=5", "InSync, 5 held"},
 		{settings, "Expiring; Mirrored version=7 synced=1 expiring=2", "InSync, 1 synced, 2 expiring; Expiring"},
 		{settings, "Expiring; Foreign; Mirrored version=7 foreign=1 expiring=2", "Blocked, 1 foreign, 2 expiring; Expiring"},
 		{settings, "Mirrored version=6 synced=12", "Pending"},
@@ -57,9 +56,10 @@ func TestC70Judge(t *testing.T) {
 		{settings, "Superseded; Mirrored version=7 superseded=2", "Blocked, 2 superseded; Superseded"},
 		{settings, "Fight; Mirrored version=7 synced=1 fight=1", "Blocked, 1 synced, 1 fight; Fight"},
 		{settings, "Mirrored version=7 synced=3; Foreign", "Pending; Foreign"},
+		{settings, "Mirrored version=7 synced=3 foreign=1; Foreign", "Blocked, 3 synced, 1 foreign; Foreign"}, // repeated
+		{settings, "Mirrored version=7 synced=3; OutOfScope", "Pending; OutOfScope"},
 		{settings, "Foreign; Mirrored version=7 synced=3", "InSync, 3 synced"}, // the warning is over
 		{settings, "OutOfScope; Mirrored version=7 synced=3 out_of_scope=1", "InSync, 3 synced, 1 out_of_scope; OutOfScope"},
-		{settings, "OutOfScope; Mirrored version=7 synced=3", "InSync, 3 synced"}, // the warning is over
 		{settings, "NoTargets version=7", "NoTargets; NoTargets"},
 		{settings, "NoTargets version=6", "Pending; NoTargets"},
 		{settings, "NoTargets version=7; Mirrored version=7 synced=1", "InSync, 1 synced"},

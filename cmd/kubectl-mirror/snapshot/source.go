@@ -39,7 +39,7 @@ var Counted = []plan.State{
 	plan.StateFrozen, plan.StateHeld, plan.StateOutOfScope, plan.StateExpiring,
 }
 
-// Source is the state of one source. Without the controller's report, a copy that is rejected or fought over is pending.
+// Source is the state of one source. Without the controller's report, a copy that is rejected is pending.
 type Source struct {
 	Namespace string         `json:"namespace"`
 	Name      string         `json:"name"`
@@ -228,10 +228,8 @@ func (r Reports) number(state plan.State) (n int) {
 // expire comes first. A warning is over when a newer Mirrored counts none of its targets.
 func (r Reports) warning() string {
 	var first *corev1.Event
-	states := maps.Clone(plan.Blocking)
-	states[plan.ReasonExpiring], states[plan.ReasonOutOfScope] = plan.StateExpiring, plan.StateOutOfScope
 	for reason, e := range r {
-		state := states[reason]
+		state := plan.Warned[reason]
 		if e.Type != corev1.EventTypeWarning || !r.isNew(reason) && r.number(state) == 0 {
 			continue
 		}
@@ -252,29 +250,35 @@ func (r Reports) isNew(reason string) bool {
 }
 
 // counts reports whether the newest Mirrored has the numbers of a version of the source: no target was pending then,
-// and no warning about targets came later.
+// and no newer warning is about targets that it does not count. A warning that still holds is repeated.
 func (r Reports) counts(version string) bool {
 	mirrored := r[plan.ReasonMirrored]
+	isNews := func(reason string) bool { return r.isNew(reason) && r.number(plan.Warned[reason]) == 0 }
 	return mirrored != nil && mirrored.Annotations[plan.EventVersion] == version &&
-		!slices.ContainsFunc(slices.Collect(maps.Keys(plan.Blocking)), r.isNew)
+		!slices.ContainsFunc(slices.Collect(maps.Keys(plan.Warned)), isNews)
 }
 
-// Learn adds what the reports show and no object does: which targets are rejected or fought over. Of those fought over
-// some may be in sync for a moment.
+// Learn adds what the reports show and no object does: which targets are rejected or fought over. Objects show each of
+// these in another state, also in sync for a moment.
 func (s *Source) Learn(r Reports) {
 	if s.Status == Frozen { // which tells by itself why, and its copies stay
 		return
 	}
 	s.Warning = r.warning()
-	if s.Status == InSync && r.isNew(plan.ReasonFight) {
+	if s.Status == InSync && r.isNew(plan.ReasonFight) && r.number(plan.StateFight) == 0 {
 		s.Status = Pending // until the next Mirrored counts it
 	}
-	pending, rejected, fought := s.Count(plan.StatePending), r.number(plan.StateRejected), r.number(plan.StateFight)
-	sameTargets := pending+s.Count(plan.StateSynced) == r.number(plan.StateSynced)+rejected+fought
-	if fought+rejected == 0 || pending < rejected || pending > fought+rejected || !sameTargets || !r.counts(s.version) {
+	reported, rejected, fought := 0, r.number(plan.StateRejected), r.number(plan.StateFight)
+	for _, state := range Counted {
+		reported += r.number(state)
+		if state != plan.StateRejected && state != plan.StateFight && r.number(state) > s.Count(state) {
+			return // it has changed since
+		}
+	}
+	if rejected+fought == 0 || s.Total() == 0 || reported != s.Count(Counted...) || !r.counts(s.version) {
 		return
 	}
-	s.take(r, plan.StatePending, plan.StateSynced, plan.StateRejected, plan.StateFight)
+	s.take(r)
 	for i, t := range s.Targets {
 		if t.State == plan.StatePending.String() && fought == 0 {
 			s.Targets[i] = Target{t.Namespace, plan.StateRejected.String(), "see " + plan.ReasonWriteFailed}
@@ -282,9 +286,9 @@ func (s *Source) Learn(r Reports) {
 	}
 }
 
-// take sets the numbers of targets in some states to those that the newest Mirrored counts.
-func (s *Source) take(r Reports, states ...plan.State) {
-	for _, state := range states {
+// take sets the numbers of targets to those that the newest Mirrored counts.
+func (s *Source) take(r Reports) {
+	for _, state := range Counted {
 		s.Counts[state.String()] = r.number(state)
 	}
 	maps.DeleteFunc(s.Counts, func(_ string, n int) bool { return n == 0 })
@@ -310,10 +314,9 @@ func (r Reports) judge(s *plan.Source, instance string) *Source {
 		out.Status, out.Note = Pending, "the controller has not reported on this version, or has warned since"
 		return out
 	default:
-		out.take(r, Counted...)
+		out.take(r)
 	}
-	age := max(0, time.Since(newest.LastTimestamp.Time))
-	out.Note = "as the controller reported " + duration.HumanDuration(age) + " ago"
+	out.Note = "as reported " + duration.HumanDuration(max(0, time.Since(newest.LastTimestamp.Time))) + " ago"
 	return out
 }
 
