@@ -122,8 +122,8 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) time.
 		}
 	case y.act && res.after == 0:
 		r.copies.Add(k)
-	case res.outcome == outcome.OK && wait > 0 && y.known.isDone():
-		wait = 0 // an event shows the write, or a relist does, whose fan-out waits for that
+	case res.outcome == outcome.OK && wait > 0 && y.known.isDone() && res.change.Op != plan.OpDelete:
+		wait = 0 // an event shows the write, or a relist does, whose fan-out waits for that: a source is there
 	case wait > 0:
 		r.copies.AddAfter(k, wait)
 	}

@@ -150,6 +150,24 @@ func TestNothingWasRestored(t *testing.T) {
 	}
 }
 
+// TestC58RestoreOfADeletedCopy: etcd is restored from a backup before the watch has shown the deletion of a copy. No
+// source is left whose fan-out finds it again, and no resync is needed.
+func TestC58RestoreOfADeletedCopy(t *testing.T) {
+	runScene(t, teams(1, "team-"), func(t *testing.T, s scene) {
+		s.write(source())
+		time.Sleep(time.Minute)
+		s.Stall("team-000")
+		s.edit("platform", plantest.Without("mirror"))
+		before := time.Now()
+		s.within(time.Hour, "deletion", func() bool { return s.countCopies("team-", "value") == 0 })
+		s.ConfigMaps.Restore(before)
+		s.wantCopy("team-000", "value")
+		s.Relist()
+		time.Sleep(3 * time.Minute)
+		s.wantNone("team-000")
+	})
+}
+
 // TestC58CopyThatGoesUnseen: the ConfigMap in team-000 goes before the watch has shown it, by a deletion or by a
 // restore of etcd. A relist shows the rest, and no event tells of it. The copy is made again without a resync.
 func TestC58CopyThatGoesUnseen(t *testing.T) {
