@@ -157,13 +157,14 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appe
 	}
 }
 
-// namespaceSeen records what an event about a namespace means for a target there.
+// namespaceSeen records what an event about a namespace means for a target there: no report counts without it.
 func (h *handlers) namespaceSeen(k key, ns *corev1.Namespace, appeared bool) {
 	n := h.targets.lock(k.Name)
 	defer n.unlock()
 	if appeared {
 		n.appear(k.Namespace, ns.UID)
 	}
-	h.endGrace(n, k.Namespace, ns, func() *plan.View { return h.cache.View(k.Name) })
-	n.makePending(k.Namespace)
+	view := func() *plan.View { return h.cache.View(k.Name) }
+	h.endGrace(n, k.Namespace, ns, view)
+	h.decide(n, k, view, time.Now())
 }

@@ -374,16 +374,23 @@ func TestPlainTargetsAreShared(t *testing.T) {
 	})
 }
 
-// TestEventUnsettles: an event about a copy in sync, or its namespace, has the target pending until its reconcile.
+// TestEventUnsettles: an event about a copy in sync has the target pending until its reconcile, and so has a namespace
+// that appears.
 func TestEventUnsettles(t *testing.T) {
-	runScene(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		ns := plantest.Namespace("team-001")
-		s.controller.handlers.namespaceSeen(key{Namespace: ns.Name, Name: "settings"}, ns, false)
 		n := s.controller.targets.lock("settings")
 		defer n.unlock()
-		if reconcile := n.observe("team-000", s.get("team-000"), true); !reconcile || n.pending != 2 {
-			t.Errorf("got reconcile %v, and %d targets pending, want 2", reconcile, n.pending)
+		if reconcile := n.observe("team-000", s.get("team-000"), true); !reconcile || n.pending != 1 {
+			t.Errorf("got reconcile %v, and %d targets pending, want 1", reconcile, n.pending)
 		}
 	})
+	c := stillController(t, sourceIn("platform"), plantest.ConfigMap("team-b", "other"))
+	c.handlers.active.Store(true)
+	c.handlers.namespaceChanged("team-b", plantest.Namespace("team-b"), true)
+	n := c.targets.lock("settings")
+	defer n.unlock()
+	if n.pending != 1 {
+		t.Errorf("got %d targets pending before any reconcile, want the new namespace", n.pending)
+	}
 }

@@ -183,7 +183,10 @@ func (n *nameTargets) observe(namespace string, cm *corev1.ConfigMap, deleted bo
 	}
 	t := *known
 	if !t.write.shownBy(cm, deleted) {
-		n.makePending(namespace)
+		if t.state == plan.StateSynced { // until it is decided about: an event concerns it
+			t.state = plan.StatePending
+			n.set(namespace, t)
+		}
 		return true
 	}
 	switch {
@@ -195,15 +198,6 @@ func (n *nameTargets) observe(namespace string, cm *corev1.ConfigMap, deleted bo
 	}
 	n.set(namespace, t)
 	return t.state != plan.StateSynced && (!deleted || t.state != plan.StateNone) // no source may want the copy any more
-}
-
-// makePending counts a target that was in sync as pending until it is decided about: an event concerns it.
-func (n *nameTargets) makePending(namespace string) {
-	if known := n.known[namespace]; known != nil && known.state == plan.StateSynced {
-		t := *known
-		t.state = plan.StatePending
-		n.set(namespace, t)
-	}
 }
 
 // appear records a new namespace, in which the name may get a copy. A fan-out may have seen the namespace before.
