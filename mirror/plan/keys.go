@@ -1,6 +1,9 @@
 package plan
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Keys and values of the contract. Manifests, dashboards and scripts of users name them, so they do not change.
 const (
@@ -77,10 +80,11 @@ var Blocking = map[string]State{
 }
 
 // Warned are the states of targets that warnings are about, by their reasons.
-var Warned = map[string]State{
-	ReasonForeign: StateForeign, ReasonSuperseded: StateSuperseded, ReasonWriteFailed: StateRejected,
-	ReasonFight: StateFight, ReasonExpiring: StateExpiring, ReasonOutOfScope: StateOutOfScope,
-}
+var Warned = func() map[string]State {
+	all := maps.Clone(Blocking)
+	all[ReasonExpiring], all[ReasonOutOfScope] = StateExpiring, StateOutOfScope
+	return all
+}()
 
 var (
 	// sourceAnnotations narrow or hold the targets of a source.
