@@ -88,6 +88,8 @@ func startWithProblems(w *suite.World) {
 	w.WaitEvent(w.Home, "withdrawn", plan.ReasonExpiring)
 	w.WaitEvent(w.Home, "in-the-way", plan.ReasonForeign)
 	w.WaitEvent(w.Home, "narrowed", plan.ReasonMirrored, "expires")
+	edited := w.Edit(w.Home, "narrowed", suite.WithKey("key", "two")) // so that a Mirrored is seconds newer than Expiring
+	w.WaitEvent(w.Home, "narrowed", plan.ReasonMirrored, "version "+edited.ResourceVersion, "expires")
 }
 
 // outputOf returns what a command prints that ends with 0 or 1.
