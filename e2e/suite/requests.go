@@ -101,7 +101,7 @@ func (w *World) ExpectWrites(name string, want ...string) {
 }
 
 // effectsOf counts the writes that took effect. One that the controller has cut has no answer: it counts if others of
-// its kind are fewer than wanted, or if none is wanted.
+// its kind are fewer than wanted. (One that nobody wants may have found a foreign object before the cut.)
 func effectsOf(requests []cluster.Event, wanted map[string]int) map[string]int {
 	took, cut := map[string]int{}, map[string]int{}
 	for _, e := range requests {
@@ -114,7 +114,7 @@ func effectsOf(requests []cluster.Event, wanted map[string]int) map[string]int {
 		}
 	}
 	for write, n := range cut {
-		took[write] = max(took[write], min(took[write]+n, max(1, wanted[write])))
+		took[write] = max(took[write], min(took[write]+n, wanted[write]))
 	}
 	return took
 }
