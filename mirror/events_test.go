@@ -127,15 +127,21 @@ func TestC11EventsOfAProblem(t *testing.T) {
 	})
 }
 
-// TestC03SupersededEvent: the event on the superseded source names the winner. Case C55.
+// TestC03SupersededEvent: the event on the superseded source names the winner. The number of namespaces follows a
+// namespace that changes nothing else. Case C55.
 func TestC03SupersededEvent(t *testing.T) {
 	runScene(t, append(teams(2, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.wantEvents("alone", plan.ReasonMirrored)
-		s.write(plantest.Source("shared", "settings", plantest.Data("key", "shared")))
-		time.Sleep(time.Hour)
+		s.setNamespace(plantest.Namespace("team-000", "tier", "gold"))
+		s.write(plantest.Source("shared", "settings", plantest.Annotation(plan.SelectorAnnotation, "tier=gold")))
+		time.Sleep(time.Minute)
 		s.wantNote(plan.ReasonSuperseded, "platform/settings")
 		s.wantEvents("beside another", plan.ReasonSuperseded, plan.ReasonMirrored)
+		s.setNamespace(plantest.Namespace("team-001", "tier", "gold"))
+		time.Sleep(time.Minute)
+		s.wantMetric(2, "mirror_copies", "superseded")
+		s.wantEvents("in another namespace", plan.ReasonSuperseded, plan.ReasonMirrored)
 		s.remove("platform")
 		time.Sleep(5 * time.Second)
 		s.wantEvents("it takes over", plan.ReasonMirrored)

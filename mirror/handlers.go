@@ -139,17 +139,17 @@ func (h *handlers) namespaceUpdated(old, new *corev1.Namespace) {
 	}
 }
 
-// namespaceChanged queues the namespace for every source that it may be a target of, and for every copy in it. ns is
-// nil if it is gone.
+// namespaceChanged queues each target in the namespace that needs more than a decision, and each copy there. ns is nil
+// if it is gone.
 func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appeared bool) {
 	if !h.active.Load() {
 		return
 	}
 	if h.rules.AllowsTarget(namespace) {
 		for _, name := range h.cache.SourceNames() {
-			k := key{Namespace: namespace, Name: name}
-			h.namespaceSeen(k, ns, appeared)
-			h.copies.AddFirst(k)
+			if k := (key{Namespace: namespace, Name: name}); h.namespaceSeen(k, ns, appeared) {
+				h.copies.AddFirst(k)
+			}
 		}
 	}
 	for _, cm := range h.cache.ConfigMapsIn(namespace) {
@@ -157,8 +157,9 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appe
 	}
 }
 
-// namespaceSeen records what an event about a namespace means for a target there: no report counts without it.
-func (h *handlers) namespaceSeen(k key, ns *corev1.Namespace, appeared bool) {
+// namespaceSeen records what an event about a namespace means for a target there: no report counts without it. It
+// reports whether there is more to do.
+func (h *handlers) namespaceSeen(k key, ns *corev1.Namespace, appeared bool) bool {
 	n := h.targets.lock(k.Name)
 	defer n.unlock()
 	if appeared {
@@ -166,5 +167,9 @@ func (h *handlers) namespaceSeen(k key, ns *corev1.Namespace, appeared bool) {
 	}
 	view := func() *plan.View { return h.cache.View(k.Name) }
 	h.endGrace(n, k.Namespace, ns, view)
-	h.decide(n, k, view, time.Now())
+	x := h.decide(n, k, view, time.Now())
+	if len(x.view.Sources) > 1 {
+		n.reportSoon() // a superseded source may select another number of namespaces
+	}
+	return x.act || x.wait > 0
 }

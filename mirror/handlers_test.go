@@ -10,18 +10,21 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// stillController returns a controller that does not run and mirrors into team-*, with these ConfigMaps and their
-// namespaces in its caches.
-func stillController(t *testing.T, configMaps ...*corev1.ConfigMap) *Controller {
+// stillController returns a controller that does not run and mirrors into team-*, with these objects and the namespaces
+// of the ConfigMaps in its caches.
+func stillController(t *testing.T, objects ...runtime.Object) *Controller {
 	t.Helper()
-	var objects []runtime.Object
-	for _, cm := range configMaps {
-		objects = append(objects, cm, plantest.Namespace(cm.Namespace))
+	var namespaces []runtime.Object
+	for _, o := range objects {
+		if cm, ok := o.(*corev1.ConfigMap); ok {
+			namespaces = append(namespaces, plantest.Namespace(cm.Namespace))
+		}
 	}
-	c, err := New(apitest.NewServer(objects...), &diary{}, teamOptions())
+	c, err := New(apitest.NewServer(append(namespaces, objects...)...), &diary{}, teamOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +63,8 @@ func (c *Controller) added(t *testing.T) (names, keys []string) {
 	return names, keys
 }
 
-// TestKeysThatEventsAdd is the table of the handlers. The caches hold the sources platform/settings and base/other, and
-// a copy of settings in team-a. Case C32.
+// TestKeysThatEventsAdd is the table of the handlers. The caches hold the source platform/settings and its copy in
+// team-a. Case C32.
 func TestKeysThatEventsAdd(t *testing.T) {
 	rules := teamRules()
 	source := sourceIn("platform")
@@ -73,12 +76,6 @@ func TestKeysThatEventsAdd(t *testing.T) {
 	replaced := plantest.Copy(rules, source, "team-a", withVersion("8"), func(cm *corev1.ConfigMap) { cm.UID = "other" })
 	lost := plantest.ConfigMap("team-a", "left", plantest.Label("mirror", "copy"))
 	asks := plantest.Copy(rules, source, "team-a", plantest.Label("mirror", "true"))
-
-	active, labelled := plantest.Namespace("team-b"), plantest.Namespace("team-b", "tier", "gold")
-	newer, terminating := plantest.Namespace("team-b"), plantest.Terminating("team-b")
-	newer.UID = "other"
-	annotated := plantest.Namespace("team-b")
-	annotated.ResourceVersion, annotated.Annotations = "8", map[string]string{"note": "n"}
 
 	appears := func(cm *corev1.ConfigMap) func(*handlers) { return func(h *handlers) { h.configMapAdded(cm) } }
 	changes := func(old, new *corev1.ConfigMap) func(*handlers) {
@@ -92,13 +89,6 @@ func TestKeysThatEventsAdd(t *testing.T) {
 		h.configMapDeleted(coreinformers.DeletedConfigMap{FinalStateUnknown: unknown})
 	}
 	sources, its, copies := []string{"settings"}, []string{"platform/settings"}, []string{"team-a/settings"}
-	both, here := []string{"team-b/other", "team-b/settings"}, []string{"team-a/other", "team-a/settings"}
-	namespaceAppears := func(name string) func(*handlers) {
-		return func(h *handlers) { h.namespaceChanged(name, plantest.Namespace(name), true) }
-	}
-	namespaceChanges := func(new *corev1.Namespace) func(*handlers) {
-		return func(h *handlers) { h.namespaceUpdated(active, new) }
-	}
 	for name, tc := range map[string]struct {
 		event func(*handlers)
 		names []string
@@ -119,34 +109,72 @@ func TestKeysThatEventsAdd(t *testing.T) {
 		"a copy is deleted":       {goes(have), nil, copies},
 		"a copy without a source": {appears(lost), nil, []string{"team-a/left"}},
 		"a copy asks to be one":   {appears(asks), nil, copies},
-
-		"a namespace appears":      {namespaceAppears("team-b"), nil, both},
-		"a namespace is labelled":  {namespaceChanges(labelled), nil, both},
-		"a namespace is annotated": {namespaceChanges(annotated), nil, nil},
-		"a namespace terminates":   {namespaceChanges(terminating), nil, both},
-		"a namespace is replaced":  {namespaceChanges(newer), nil, both},
-		"a namespace is deleted":   {func(h *handlers) { h.namespaceChanged("team-b", nil, false) }, nil, both},
-		"a namespace with a copy":  {namespaceAppears("team-a"), nil, here},
-
-		"a namespace that the flags rule out":   {namespaceAppears("elsewhere"), nil, nil},
-		"one that they rule out, with a source": {namespaceAppears("platform"), nil, its},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := stillController(t, sourceIn("platform"), plantest.Source("base", "other"), have.DeepCopy())
-			tc.event(c.handlers)
-			if names, keys := c.added(t); len(names)+len(keys) > 0 {
-				t.Errorf("before it leads: got %v and %v, want nothing", names, keys)
-			}
-			if len(c.targets.names) > 0 {
-				t.Errorf("before it leads: got targets of %d names, want none", len(c.targets.names))
-			}
-			c.handlers.active.Store(true)
-			c.copies.Add(ofFanout)
-			tc.event(c.handlers)
-			names, keys := c.added(t)
-			if !slices.Equal(names, tc.names) || !slices.Equal(keys, tc.keys) {
-				t.Errorf("got %v and %v, want %v and %v", names, keys, tc.names, tc.keys)
-			}
+			expectKeys(t, stillController(t, sourceIn("platform"), have.DeepCopy()), tc.event, tc.names, tc.keys)
 		})
+	}
+}
+
+// TestKeysThatNamespacesAdd is the table of the handlers of namespaces. The caches hold the sources platform/settings
+// and base/other, a copy of settings in team-a, and the namespace as it is now. Case C32.
+func TestKeysThatNamespacesAdd(t *testing.T) {
+	active, labelled := plantest.Namespace("team-b"), plantest.Namespace("team-b", "tier", "gold")
+	newer, annotated := plantest.Namespace("team-b"), plantest.Namespace("team-b")
+	newer.UID = "other"
+	annotated.ResourceVersion, annotated.Annotations = "8", map[string]string{"note": "n"}
+	terminating, optsOut := plantest.Terminating("team-b"), plantest.Namespace("team-b", "mirror", plan.OptOutValue)
+	both := []string{"team-b/other", "team-b/settings"}
+	for name, tc := range map[string]struct {
+		old, now *corev1.Namespace
+		keys     []string
+	}{
+		"one appears":       {nil, active, both},
+		"one is labelled":   {active, labelled, both},
+		"one is annotated":  {active, annotated, nil},
+		"one terminates":    {active, terminating, nil},
+		"one is replaced":   {active, newer, both},
+		"one is deleted":    {active, nil, nil},
+		"one opts out":      {active, optsOut, nil},
+		"one opts in again": {optsOut, active, both},
+		"one with a copy":   {nil, plantest.Namespace("team-a"), []string{"team-a/other", "team-a/settings"}},
+		"one out of scope":  {nil, plantest.Namespace("elsewhere"), nil},
+		"one with a source": {nil, plantest.Namespace("platform"), []string{"platform/settings"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []runtime.Object{sourceIn("platform"), plantest.Source("base", "other"),
+				plantest.Copy(teamRules(), sourceIn("platform"), "team-a")}
+			if tc.now != nil {
+				objects = append(objects, tc.now)
+			}
+			expectKeys(t, stillController(t, objects...), func(h *handlers) {
+				switch {
+				case tc.old == nil:
+					h.namespaceChanged(tc.now.Name, tc.now, true)
+				case tc.now == nil:
+					h.namespaceChanged(tc.old.Name, nil, false)
+				default:
+					h.namespaceUpdated(tc.old, tc.now)
+				}
+			}, nil, tc.keys)
+		})
+	}
+}
+
+// expectKeys has the event happen before the controller leads, when it adds nothing, and then again.
+func expectKeys(t *testing.T, c *Controller, event func(*handlers), wantNames, wantKeys []string) {
+	t.Helper()
+	event(c.handlers)
+	if names, keys := c.added(t); len(names)+len(keys) > 0 {
+		t.Errorf("before it leads: got %v and %v, want nothing", names, keys)
+	}
+	if len(c.targets.names) > 0 {
+		t.Errorf("before it leads: got targets of %d names, want none", len(c.targets.names))
+	}
+	c.handlers.active.Store(true)
+	c.copies.Add(ofFanout)
+	event(c.handlers)
+	if names, keys := c.added(t); !slices.Equal(names, wantNames) || !slices.Equal(keys, wantKeys) {
+		t.Errorf("got %v and %v, want %v and %v", names, keys, wantNames, wantKeys)
 	}
 }

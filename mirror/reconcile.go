@@ -79,9 +79,6 @@ func (r *reconciler) begin(k key, pace slow.Pace) decision {
 	defer n.unlock()
 	x := r.decide(n, k, func() *plan.View { return r.cache.View(k.Name) }, time.Now())
 	x.pace = pace
-	if len(x.view.Sources) > 1 {
-		n.reportSoon() // the namespace may have changed, and with it what a superseded source selects
-	}
 	switch {
 	case !x.act:
 		if x.wait > 0 {
