@@ -100,7 +100,7 @@ func (k *checker) check(ctx context.Context) {
 		{"probe/confined", k.confined, k.probeConfined},
 		{"settings", k.confined, k.checkSettings},
 		{"publishers", k.publishers, k.bound("publisher", "only holders of the verb mirror publish", "admission/publishers")},
-		{"protect-copies", k.protected, k.bound("protected", "only the controller changes copies", "protect-copies")},
+		{"probe/protect-copies", k.protected, k.probeProtected},
 	} {
 		if c.expected {
 			is := c.run(ctx)
@@ -144,27 +144,26 @@ func (k *checker) checkController(ctx context.Context) line {
 	return ok(text)
 }
 
-// needs are the verbs for each resource of the core group that the ClusterRole in deploy/base/rbac.yaml grants.
-var needs = map[string]string{
-	"configmaps": "get list watch create update patch delete", "namespaces": "get list watch", "events": "create patch",
-}
+// needs are what the ClusterRole in deploy/base/rbac.yaml grants in the core group.
+var needs = []string{"get configmaps", "list configmaps", "watch configmaps", "create configmaps", "update configmaps",
+	"patch configmaps", "delete configmaps", "create events", "patch events", "get namespaces", "list namespaces",
+	"watch namespaces"}
 
 const granted = ": grant it as deploy/base/rbac.yaml does"
 
 // checkPermissions asks, as the account of the controller, for all that it needs in each namespace.
 func (k *checker) checkPermissions(ctx context.Context) line {
 	var lacks []string
-	for _, resource := range slices.Sorted(maps.Keys(needs)) {
-		for verb := range strings.FieldsSeq(needs[resource]) {
-			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-				ResourceAttributes: &authorizationv1.ResourceAttributes{Resource: resource, Verb: verb}}}
-			review, err := k.as.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-			if err != nil {
-				return unknown(err)
-			}
-			if !review.Status.Allowed {
-				lacks = append(lacks, verb+" "+resource)
-			}
+	for _, need := range needs {
+		verb, resource, _ := strings.Cut(need, " ")
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Resource: resource, Verb: verb}}}
+		review, err := k.as.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			return unknown(err)
+		}
+		if !review.Status.Allowed {
+			lacks = append(lacks, need)
 		}
 	}
 	if len(lacks) > 0 {
@@ -218,13 +217,11 @@ func (k *checker) probeConfined(ctx context.Context) line {
 		ok("policies refuse the controller to create "+aConfigMap+", and "+anEvent))
 }
 
-// confinedPolicy matches the refusal of the policy in deploy/components/admission/confined, whatever a kustomization
-// adds to its name.
-var confinedPolicy = regexp.MustCompile(`ValidatingAdmissionPolicy '[^']*confined[^']*'`)
-
-// refusedAsConfined reports whether err is the refusal of the policy that confines the controller.
+// refusedAsConfined reports whether err is the refusal of the policy in deploy/components/admission/confined, whatever a
+// kustomization adds to its name.
 func refusedAsConfined(err error) bool {
-	return apierrors.IsForbidden(err) && confinedPolicy.MatchString(err.Error())
+	byPolicy, _ := regexp.MatchString(`ValidatingAdmissionPolicy '[^']*confined[^']*'`, err.Error())
+	return byPolicy && apierrors.IsForbidden(err)
 }
 
 const followArguments = ": have the annotations of the ClusterRoleBinding follow the arguments: see " +
@@ -274,6 +271,21 @@ func (k *checker) bound(part, does, component string) func(context.Context) line
 		}
 		return todo("no policy is bound by which " + does + ": install deploy/components/" + component)
 	}
+}
+
+// probeProtected asks, by dry-run and as the user, to delete a copy: only the policy refuses that to an admin. If RBAC
+// refuses it, or there is no copy, the binding of the policy has to do.
+func (k *checker) probeProtected(ctx context.Context) line {
+	o := metav1.ListOptions{LabelSelector: k.Rules.Label() + "=" + plan.CopyValue, Limit: 10}
+	copies, _ := k.as.CoreV1().ConfigMaps("").List(ctx, o)
+	for _, cm := range copies.Items {
+		at := k.Client.CoreV1().ConfigMaps(cm.Namespace)
+		if _, ours := k.Rules.SourceOf(&cm); ours && at.Delete(ctx, cm.Name, metav1.DeleteOptions{DryRun: dryRun.DryRun}) == nil {
+			return todo("the API server would let you delete copy " + cm.Namespace + "/" + cm.Name +
+				": install deploy/components/protect-copies again")
+		}
+	}
+	return k.bound("protected", "only the controller changes copies", "protect-copies")(ctx)
 }
 
 // checkSettings compares the flags with the annotations by which the policies go, and with which they know the account.

@@ -18,7 +18,7 @@ import (
 )
 
 const explainHelp = `Explain why a ConfigMap is, or is not, a copy, or why there is none, and what would change that.
-A source is shown as status shows it.
+A source is shown as status shows it, but for an event that has a command for another namespace.
 
 Exit codes: 0 explained, 2 unknown.`
 
@@ -37,6 +37,11 @@ func (s *session) explain(ctx context.Context, key types.NamespacedName) (printe
 	}
 	if !isCopy(cm) { // it may be a source, also one that is gone
 		found, err := s.read(ctx, key)
+		for _, source := range found {
+			if strings.Contains(source.Warning, "kubectl ") { // a command for another namespace
+				source.Warning = ""
+			}
+		}
 		if len(found) > 0 || err != nil && !apierrors.IsForbidden(err) {
 			return &report{Sources: found, details: true}, err
 		}

@@ -103,13 +103,9 @@ type cli struct {
 func newRoot() *cobra.Command {
 	c := &cli{kube: genericclioptions.NewConfigFlags(true)}
 	root := &cobra.Command{
-		Use:               program,
-		Short:             "Show what mirror-controller has done and would do",
-		Long:              longHelp,
-		Version:           stamped.Of(stamp),
+		Use: program, Short: "Show what mirror-controller has done and would do", Long: longHelp,
+		Version: stamped.Of(stamp), SilenceErrors: true, SilenceUsage: true,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: displayName},
-		SilenceErrors:     true,
-		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.SetVersionTemplate(stamped.Line(program, stamp))
@@ -143,9 +139,7 @@ func (c *cli) command(cmd *cobra.Command, wholeCluster bool,
 		}
 		p, err := run(cmd.Context(), s, keys)
 		if err == nil {
-			err = printAs(cmd.OutOrStdout(), format, p)
-		}
-		if err == nil {
+			printAs(cmd.OutOrStdout(), format, p)
 			err = p.end()
 		}
 		return err
@@ -239,14 +233,14 @@ type printed interface {
 }
 
 // printAs prints in one of the formats.
-func printAs(w io.Writer, format string, p printed) error {
-	if format == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(p)
+func printAs(w io.Writer, format string, p printed) {
+	if format != "json" {
+		p.table(w)
+		return
 	}
-	p.table(w)
-	return nil
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	_ = encoder.Encode(p) // fails as the writer does
 }
 
 // printTable prints rows as kubectl does, without the columns that are empty, or 0, in all rows.

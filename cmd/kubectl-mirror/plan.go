@@ -59,9 +59,8 @@ func (s *session) abandoned(ctx context.Context) (int, error) {
 
 // planned is what a controller would do, and the targets that stay as they are, but for those in sync.
 type planned struct {
-	Targets []*target `json:"targets"`
-
-	abandoned int // copies of the installed controller that the flags make foreign
+	Targets   []*target `json:"targets"`
+	abandoned int       // copies of the installed controller that the flags make foreign
 }
 
 // target is one ConfigMap.

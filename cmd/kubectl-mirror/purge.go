@@ -53,17 +53,10 @@ type purge struct {
 
 // end deletes the copies, unless something is against that.
 func (p *purge) end() (err error) {
-	if p.dryRun || len(p.Targets) == 0 {
-		return nil
-	}
-	if !p.force && !p.outOfScope {
-		err = p.refuse(p.cmd.Context())
-	}
-	if err == nil {
-		err = p.confirm()
-	}
-	if err == nil {
-		err = p.delete(p.cmd.Context())
+	for _, step := range []func(context.Context) error{p.refuse, p.confirm, p.delete} {
+		if err == nil && !p.dryRun && len(p.Targets) > 0 {
+			err = step(p.cmd.Context())
+		}
 	}
 	return err
 }
@@ -90,8 +83,11 @@ func (p *purge) list(ctx context.Context, of []types.NamespacedName) error {
 	return nil
 }
 
-// refuse returns exitNo while a controller of the instance runs, and says which.
+// refuse returns exitNo while a controller of the instance runs, and says which. Two flags go on without that.
 func (p *purge) refuse(ctx context.Context) error {
+	if p.force || p.outOfScope {
+		return nil
+	}
 	deployments, err := deploymentsOf(ctx, p.Client, "")
 	if p.settings.deployment != nil { // it may lack the label
 		deployments = append(deployments, *p.settings.deployment)
@@ -117,7 +113,7 @@ func (p *purge) refuse(ctx context.Context) error {
 }
 
 // confirm returns exitNo unless the answer is yes. If nobody reads the list, the program ends here, by the flush.
-func (p *purge) confirm() error {
+func (p *purge) confirm(context.Context) error {
 	if out, ok := p.cmd.OutOrStdout().(*bufio.Writer); ok {
 		if err := out.Flush(); err != nil || p.yes {
 			return err

@@ -98,6 +98,7 @@ func TestC70States(t *testing.T) {
 	lift()
 	both(0, "wait platform/rejected platform/settings", "platform/rejected: InSync", "platform/settings: InSync")
 	both(1, "wait platform/rejected platform/blocked", "platform/rejected: InSync", "platform/blocked: Blocked")
+	both(0, "explain platform/blocked", "platform/blocked: Blocked", "!kubectl annotate")
 	both(1, "status -n platform", "settings  InSync", "blocked  Blocked", "frozen  Frozen", "nowhere  NoTargets")
 
 	// A source that is gone: until when its copies stay, and how to keep them. A copy names its source.

@@ -87,14 +87,8 @@ const (
 	pageBytes              = 8 << 20
 )
 
-// list is a list of objects, with its size in bytes.
-type list interface {
-	runtime.Object
-	Size() int
-}
-
 // each calls f for every object of a list, which it does not keep. It reads the next page meanwhile.
-func each[L list, T runtime.Object](ctx context.Context, read func(context.Context, metav1.ListOptions) (L, error),
+func each[L, T runtime.Object](ctx context.Context, read func(context.Context, metav1.ListOptions) (L, error),
 	o metav1.ListOptions, f func(T)) error {
 	limit := firstPage
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -103,7 +97,8 @@ func each[L list, T runtime.Object](ctx context.Context, read func(context.Conte
 		if err != nil {
 			return nil, err
 		}
-		limit = max(firstPage, min(largestPage, meta.LenList(page)*pageBytes/max(1, page.Size())))
+		size := max(1, any(page).(interface{ Size() int }).Size()) // in bytes
+		limit = max(firstPage, min(largestPage, meta.LenList(page)*pageBytes/size))
 		return page, nil
 	})
 	pages.PageBufferSize = 1
