@@ -2,11 +2,10 @@ package storm
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
+	"net/http"
+	"path"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,16 +32,17 @@ const (
 
 // round is what happens in a round.
 type round struct {
-	storm, calm   []act
-	begin, resume plan.Options
-	grace         time.Duration
+	first, storm, calm []act
+	begin, resume      plan.Options
+	grace              time.Duration
 }
 
 // act is one thing that happens: all that is random about it was drawn before.
 type act struct {
 	after time.Duration // the act before
 	text  string        // for people
-	fault bool
+	fault bool          // it ends with ctx
+	alone bool          // the next act waits for its end
 	do    func(ctx context.Context, s *storm) error
 }
 
@@ -56,7 +56,7 @@ func draw(seed uint64) round {
 		grace:  drawOne(d, 0, time.Second, longestGrace),
 	}
 	for _, name := range names {
-		r.storm = append(r.storm, put("put source", key{Namespace: homes[0], Name: name}, asSource, d.content()))
+		r.first = append(r.first, put("home/configmaps/"+name, asSource, false, d.IntN(1000)))
 	}
 	for range stormActs {
 		next := d.fault
@@ -90,146 +90,69 @@ func (d drawer) between(from, to time.Duration) time.Duration {
 	return (from + time.Duration(d.Int64N(int64(to-from)))).Round(time.Millisecond)
 }
 
-func (d drawer) source() key {
-	return key{Namespace: drawOne(d, "home", "home", "home", "shared", "team-a"), Name: drawOne(d, names...)}
-}
-
-func (d drawer) target() key {
-	return key{Namespace: drawOne(d, targets...), Name: drawOne(d, names...)}
-}
-
-func (d drawer) content() object { return content(d.IntN(1000)) }
-
-// chance is one of several things that are drawn, each as often as it says.
-type chance[T any] struct {
-	times int
-	draw  func(d drawer) T
-}
-
-func pick[T any](d drawer, chances []chance[T]) T {
-	var all []chance[T]
-	for _, c := range chances {
-		all = append(all, slices.Repeat([]chance[T]{c}, c.times)...)
-	}
-	return drawOne(d, all...).draw(d)
-}
-
 // operation draws what a user does.
-func (d drawer) operation() act { return pick(d, operations) }
-
-var operations = []chance[act]{
-	{4, func(d drawer) act { return put("put source", d.source(), asSource, d.content()) }},
-	{1, func(d drawer) act {
-		return put("put immutable source", d.source(), asSource, d.content(), object{"immutable": true})
-	}},
-	{3, func(d drawer) act { return remove(d.source()) }},
-	{1, func(d drawer) act { return patch("unlabel", d.source(), labels(object{"mirror": nil})) }},
-	{1, func(d drawer) act {
-		return patch("narrow", d.source(), prefixes(drawOne(d, "team-", "team-a,dev-", "dev-x")))
-	}},
-	{1, func(d drawer) act { return patch("freeze", d.source(), prefixes("*")) }},
-	{1, func(d drawer) act { return patch("widen", d.source(), prefixes(nil)) }},
-	{1, func(d drawer) act {
-		paused := annotations(object{plan.PausedAnnotation: drawOne(d, "true", "true", "yes")})
-		return patch("hold", d.source(), paused, d.content())
-	}},
-	{1, func(d drawer) act {
-		return patch("roll out", d.source(), annotations(object{plan.RolloutAnnotation: "tier=bronze"}), d.content())
-	}},
-	{1, func(d drawer) act {
-		held := object{plan.PausedAnnotation: nil, plan.RolloutAnnotation: nil}
-		return patch("end the hold of", d.source(), annotations(held))
-	}},
-	{2, func(d drawer) act { return patch("edit", d.target(), d.content()) }},
-	{2, func(d drawer) act {
-		return patch("decorate", d.target(), labels(object{"team": drawOne[any](d, "red", nil)}), d.content())
-	}},
-	{1, func(d drawer) act { return remove(d.target()) }},
-	{1, func(d drawer) act { return patch("strip label of", d.target(), labels(object{"mirror": nil})) }},
-	{1, func(d drawer) act {
-		return patch("release", d.target(), annotations(object{plan.SourceAnnotation: nil}))
-	}},
-	{1, func(d drawer) act { return put("put foreign", d.target(), d.content()) }},
-	{1, func(d drawer) act {
-		set := drawOne(d, object{"mirror": "false"}, object{"mirror": nil}, object{"tier": "bronze"}, object{"tier": nil})
-		return labelNamespace(drawOne(d, targets...), set)
-	}},
-	{1, func(d drawer) act { return recreateNamespace(drawOne(d, targets...)) }},
+func (d drawer) operation() act {
+	name, namespace, n := drawOne(d, names...), drawOne(d, targets...), d.IntN(1000)
+	source := drawOne(d, "home", "home", "home", "shared", "team-a") + "/configmaps/" + name
+	target := namespace + "/configmaps/" + name
+	data := drawOne(d, "", fmt.Sprintf(`, "data": {"key": "%d"}`, n))
+	publish, editSource := put(source, asSource, d.IntN(10) == 0, n), edit(source, drawOne(d, ofSources...), data)
+	editCopy, label := edit(target, drawOne(d, ofCopies...), data), edit(namespace, drawOne(d, ofNamespaces...), "")
+	return drawOne(d,
+		publish, publish, remove(source), editSource, editSource, editSource, editCopy, editCopy,
+		drawOne(d, remove(target), put(target, "", false, n)), drawOne(d, label, recreateNamespace(namespace)),
+	)
 }
 
-// object is a part of an object in JSON; null in a patch removes a field.
-type object map[string]any
+const (
+	domain   = "mirror-controller.github.io/"
+	asSource = `"mirror": "true"`
+)
 
-// add adds another part.
-func (o object) add(part object) {
-	for k, v := range part {
-		inner, ok := v.(object)
-		if !ok {
-			o[k] = v
-			continue
-		}
-		if o[k] == nil {
-			o[k] = object{}
-		}
-		o[k].(object).add(inner)
+// What users change in metadata. null removes.
+var (
+	ofSources = []string{
+		`"labels": {"mirror": null}`,
+		`"annotations": {"` + domain + `namespace-prefix": "team-"}`,
+		`"annotations": {"` + domain + `namespace-prefix": "team-a,dev-"}`,
+		`"annotations": {"` + domain + `namespace-prefix": "*"}`, // freezes it
+		`"annotations": {"` + domain + `namespace-prefix": null}`,
+		`"annotations": {"` + domain + `paused": "true"}`,
+		`"annotations": {"` + domain + `rollout": "tier=bronze"}`,
+		`"annotations": {"` + domain + `paused": null, "` + domain + `rollout": null}`,
 	}
-}
-
-var asSource = labels(object{"mirror": "true"})
-
-func labels(set object) object      { return object{"metadata": object{"labels": set}} }
-func annotations(set object) object { return object{"metadata": object{"annotations": set}} }
-
-// prefixes has a source narrow its targets; nil: it does not.
-func prefixes(list any) object { return annotations(object{plan.PrefixAnnotation: list}) }
-
-func content(n int) object {
-	return object{
-		"data":       object{"key": fmt.Sprint(n), fmt.Sprintf("key-%d", n%3): strings.Repeat("x", n%700)},
-		"binaryData": object{"bytes": []byte{byte(n), 0xff}},
+	ofCopies = []string{
+		``,
+		`"labels": {"team": "red"}`,
+		`"labels": {"team": null}`,
+		`"labels": {"mirror": null}`,
+		`"annotations": {"` + domain + `source": null}`, // releases it
 	}
-}
-
-// put creates a ConfigMap of these parts, or changes the one that is there.
-func put(what string, at key, parts ...object) act {
-	force := true
-	parts = append(parts, object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": at.Name}})
-	return sendPatch(what, at, types.ApplyPatchType, metav1.PatchOptions{FieldManager: "user", Force: &force}, parts)
-}
-
-// patch changes the ConfigMap that is there.
-func patch(what string, at key, parts ...object) act {
-	return sendPatch(what, at, types.MergePatchType, metav1.PatchOptions{}, parts)
-}
-
-func sendPatch(what string, at key, how types.PatchType, o metav1.PatchOptions, parts []object) act {
-	body := object{}
-	for _, part := range parts {
-		body.add(part)
+	ofNamespaces = []string{
+		`"labels": {"mirror": "false"}`, `"labels": {"mirror": null}`,
+		`"labels": {"tier": "bronze"}`, `"labels": {"tier": null}`,
 	}
-	text := fmt.Sprintf("%s %v %v", what, at, body["metadata"])
-	return act{text: text, do: func(ctx context.Context, s *storm) error {
-		_, err := s.users.CoreV1().ConfigMaps(at.Namespace).Patch(ctx, at.Name, how, asJSON(body), o)
-		return err
-	}}
+)
+
+// put creates a ConfigMap, or changes the one that is there.
+func put(at, labels string, immutable bool, n int) act {
+	body := fmt.Sprintf(`{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": %q, "labels": {%s}}, `+
+		`"immutable": %v, "data": {"key": "%d", "key-%d": ""}}`, path.Base(at), labels, immutable, n, n%3)
+	return send(http.MethodPatch, at+"?fieldManager=user&force=true", types.ApplyPatchType, body)
 }
 
-func asJSON(o object) []byte {
-	text, _ := json.Marshal(o) // strings, numbers and bytes can be
-	return text
+// edit changes an object that is there.
+func edit(at, metadata, more string) act {
+	return send(http.MethodPatch, at, types.MergePatchType, fmt.Sprintf(`{"metadata": {%s}%s}`, metadata, more))
 }
 
-func remove(at key) act {
-	return act{text: fmt.Sprintf("delete %v", at), do: func(ctx context.Context, s *storm) error {
-		return s.users.CoreV1().ConfigMaps(at.Namespace).Delete(ctx, at.Name, metav1.DeleteOptions{})
-	}}
-}
+func remove(at string) act { return send(http.MethodDelete, at, "", "") }
 
-func labelNamespace(name string, set object) act {
-	return act{text: fmt.Sprintf("label namespace %s: %v", name, set), do: func(ctx context.Context, s *storm) error {
-		body := asJSON(labels(set))
-		_, err := s.users.CoreV1().Namespaces().Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{})
-		return err
+// send sends a request about a namespace, or about what lies in one.
+func send(method, at string, how types.PatchType, body string) act {
+	return act{text: fmt.Sprintf("%s %s %s", method, at, body), do: func(ctx context.Context, s *storm) error {
+		return s.users.CoreV1().RESTClient().Verb(method).RequestURI("/api/v1/namespaces/"+at).
+			SetHeader("Content-Type", string(how)).Body([]byte(body)).Do(ctx).Error()
 	}}
 }
 
@@ -239,7 +162,7 @@ func recreateNamespace(name string) act {
 		if err := s.users.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 			return err
 		}
-		return s.eventually(func() error {
+		return cluster.Until(ctx, patience, func() error {
 			ns, err := s.users.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				return cluster.CreateNamespaces(ctx, s.users, name)
@@ -250,23 +173,4 @@ func recreateNamespace(name string) act {
 			return err
 		})
 	}}
-}
-
-// clear deletes all that the round before left, while no controller runs.
-func (s *storm) clear(ctx context.Context) error {
-	namespaces := slices.Concat(homes, targets)
-	if err := cluster.CreateNamespaces(ctx, s.users, namespaces...); err != nil {
-		return err
-	}
-	for _, name := range namespaces {
-		if err := labelNamespace(name, object{"mirror": nil, "tier": nil}).do(ctx, s); err != nil {
-			return err
-		}
-		err := s.users.CoreV1().ConfigMaps(name).DeleteCollection(ctx, metav1.DeleteOptions{},
-			metav1.ListOptions{FieldSelector: "metadata.name!=kube-root-ca.crt"})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
