@@ -1,6 +1,7 @@
 package faultproxy
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net"
@@ -18,7 +19,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: accepted, proxy: l.proxy}
+	c := &conn{TCPConn: accepted.(*net.TCPConn), proxy: l.proxy}
 	l.proxy.locked(func() {
 		l.proxy.conns[c] = true
 		l.proxy.accepted++
@@ -28,52 +29,37 @@ func (l *listener) Accept() (net.Conn, error) {
 
 // conn is a connection from a client, below TLS, which can be made to go wrong.
 type conn struct {
-	net.Conn
+	*net.TCPConn
 	proxy *Proxy
-	lost  bool // guarded by the proxy's mutex
+	lost  chan struct{} // closed with the proxy; nil: it is not lost; guarded by the proxy's mutex
 }
 
-// Read returns what the client sent. In silence it comes when that is over; on a lost connection never.
+// Read returns what the client sent. In silence it comes when that is over.
 func (c *conn) Read(b []byte) (int, error) {
-	for {
-		if n, err := c.Conn.Read(b); err != nil || c.passes() {
-			return n, err
-		}
+	n, err := c.TCPConn.Read(b)
+	if err == nil {
+		c.awaitPassage()
 	}
+	return n, err
 }
 
-// Write sends to the client. On a lost connection it seems so.
+// Write sends to the client, when a silence is over.
 func (c *conn) Write(b []byte) (int, error) {
-	if !c.passes() {
-		return len(b), nil
-	}
-	return c.Conn.Write(b)
+	c.awaitPassage()
+	return c.TCPConn.Write(b)
 }
 
-// passes returns when there is no silence, and reports whether anything arrives: not if the connection is lost.
-func (c *conn) passes() (yes bool) {
-	for {
-		var silence chan struct{}
-		c.proxy.locked(func() { silence, yes = c.proxy.silence, !c.lost })
-		if silence == nil || !yes {
-			return yes
-		}
+// awaitPassage returns when there is no silence: on a lost connection, when the proxy is closed.
+func (c *conn) awaitPassage() {
+	var silence chan struct{}
+	if c.proxy.locked(func() { silence = cmp.Or(c.lost, c.proxy.silence) }); silence != nil {
 		<-silence
 	}
 }
 
 func (c *conn) Close() error {
 	c.proxy.locked(func() { delete(c.proxy.conns, c) })
-	return c.Conn.Close()
-}
-
-// reset ends the connection so that the client sees a reset.
-func (c *conn) reset() error {
-	var err error
-	if tcp, ok := c.Conn.(*net.TCPConn); ok {
-		err = tcp.SetLinger(0)
-	}
-	return errors.Join(err, c.Close())
+	return c.TCPConn.Close()
 }
 
 // BreakConnections resets open connections. New ones work.
@@ -81,7 +67,7 @@ func (p *Proxy) BreakConnections() {
 	var open []*conn
 	p.locked(func() { open = slices.Collect(maps.Keys(p.conns)) })
 	for _, c := range open {
-		_ = c.reset() // fails for one that was closed in this moment
+		_ = errors.Join(c.SetLinger(0), c.Close()) // fails for one that was closed in this moment
 	}
 }
 
@@ -91,7 +77,7 @@ func (p *Proxy) BreakConnections() {
 func (p *Proxy) LoseConnections() {
 	p.locked(func() {
 		for c := range p.conns {
-			c.lost = true
+			c.lost = p.closed
 		}
 	})
 }

@@ -16,13 +16,13 @@ import (
 	"io"
 	"log"
 	"math"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -44,12 +44,12 @@ type Proxy struct {
 	kubeconfig string
 	server     *httptest.Server
 	forward    *httputil.ReverseProxy
+	closed     chan struct{}
 
 	mu         sync.Mutex
-	random     *rand.Rand // decides whether a rule with a probability fires: the same in each run
 	injections []*Injection
-	watches    map[*stream]bool
-	conns      map[*conn]bool // the open connections
+	watches    map[*io.PipeWriter]string // the resources of the answers to running watches
+	conns      map[*conn]bool            // the open connections
 	accepted   int
 	silence    chan struct{} // closed when it is over; nil: there is none
 }
@@ -62,12 +62,20 @@ func Start(kubeconfig, folder string) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig for the proxy: %w", err)
 	}
-	p := &Proxy{
-		random:  rand.New(rand.NewPCG(1, 2)),
-		watches: map[*stream]bool{}, conns: map[*conn]bool{},
-	}
-	if p.forward, err = newForward(config); err != nil {
+	server, invalid := url.Parse(config.Host)
+	trust, err := rest.TLSConfigFor(config)
+	if err := errors.Join(invalid, err); err != nil {
 		return nil, fmt.Errorf("find the way to the API server: %w", err)
+	}
+	p := &Proxy{closed: make(chan struct{}), watches: map[*io.PipeWriter]string{}, conns: map[*conn]bool{}}
+	p.forward = &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(server) },
+		// It does not decode what it passes on.
+		Transport:     &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true, DisableCompression: true},
+		FlushInterval: -1,                         // at once
+		ErrorLog:      log.New(io.Discard, "", 0), // it would complain of the faults
+		// A server that is not there has no answer.
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	p.server = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
 	p.server.EnableHTTP2 = true
@@ -83,35 +91,13 @@ func Start(kubeconfig, folder string) (*Proxy, error) {
 	return p, nil
 }
 
-// newForward returns the way to the API server, which does not decode what it passes on.
-func newForward(config *rest.Config) (*httputil.ReverseProxy, error) {
-	server, err := url.Parse(config.Host)
-	if err != nil {
-		return nil, err
-	}
-	trust, err := rest.TLSConfigFor(config)
-	if err != nil {
-		return nil, err
-	}
-	return &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(server)
-			r.Out.Header.Del("Accept-Encoding") // the events of a packed watch cannot be told apart
-		},
-		Transport:     &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true, DisableCompression: true},
-		FlushInterval: -1,                         // at once
-		ErrorLog:      log.New(io.Discard, "", 0), // it would complain of the faults
-		// A server that is not there has no answer.
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-	}, nil
-}
-
 // Kubeconfig returns the path of a kubeconfig that leads through the proxy, as the same user.
 func (p *Proxy) Kubeconfig() string { return p.kubeconfig }
 
 // Close ends all connections.
 func (p *Proxy) Close() error {
 	p.Heal()
+	close(p.closed)
 	defer p.forward.Transport.(*http.Transport).CloseIdleConnections()
 	return p.server.Config.Close()
 }
@@ -133,12 +119,14 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	var after []Fault // happen to the answer
-	for _, i := range p.atWork() {
+	var after []Rule // happen to the answer
+	var injections []*Injection
+	p.locked(func() { injections = slices.Clone(p.injections) })
+	for _, i := range injections {
 		if !i.fires(q) {
 			continue
 		}
-		switch f := i.rule.Fault; f.Kind {
+		switch f := i.rule; f.Kind {
 		case Hold:
 			i.hold(r.Context())
 		case Delay:
@@ -157,16 +145,46 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	forward := *p.forward
 	forward.ModifyResponse = func(resp *http.Response) error {
 		for _, f := range after {
-			if err := f.happen(q, resp); err != nil {
-				return err
+			if f.Kind == DelayAnswer {
+				wait(r.Context(), time.After(f.For))
+				continue
 			}
+			if q.Verb != "watch" {
+				_, _ = io.Copy(io.Discard, resp.Body) // when it is whole, the server has carried out the request
+			}
+			return errCut
 		}
-		if resp.Header.Get("Content-Type") == watchInProtobuf {
+		if q.Verb == "watch" {
 			p.follow(q.Resource, resp)
 		}
 		return nil
 	}
 	forward.ServeHTTP(w, r)
+}
+
+// follow makes the body of an answer to a watch one that can be ended on demand.
+func (p *Proxy) follow(resource string, resp *http.Response) {
+	body := resp.Body
+	passed, out := io.Pipe()
+	resp.Body = passed
+	p.locked(func() { p.watches[out] = resource })
+	go func() {
+		_, err := io.Copy(out, body)
+		_ = errors.Join(out.CloseWithError(err), body.Close()) // fails if the client has gone
+		p.locked(func() { delete(p.watches, out) })
+	}()
+}
+
+// EndWatches ends running watches, as the API server does when their time is over. No resources means all. Each has
+// shown whole events, unless one is on its way in this moment: then the client sees a part of it.
+func (p *Proxy) EndWatches(resources ...string) {
+	p.locked(func() {
+		for out, resource := range p.watches {
+			if len(resources) == 0 || slices.Contains(resources, resource) {
+				_ = out.Close() // never fails
+			}
+		}
+	})
 }
 
 // makePlain takes from a watch all that has it begin with what there is.
@@ -201,18 +219,6 @@ func wait[T any](ctx context.Context, released <-chan T) {
 // errCut ends an answer in a way that the client sees as a reset.
 var errCut = errors.New("cut by a fault of the test")
 
-// happen does to an answer of the server what a rule has decided. The client gets none if it returns an error.
-func (f Fault) happen(q *request.RequestInfo, resp *http.Response) error {
-	if f.Kind == DelayAnswer {
-		wait(resp.Request.Context(), time.After(f.For))
-		return nil
-	}
-	if q.Verb != "watch" {
-		_, _ = io.Copy(io.Discard, resp.Body) // when it is whole, the server has carried out the request
-	}
-	return errCut
-}
-
 const message = "a fault of the test"
 
 // answers are what the proxy answers in place of the API server.
@@ -224,22 +230,16 @@ var answers = map[Kind]*apierrors.StatusError{
 	Gone:            apierrors.NewResourceExpired(message),
 }
 
-// statusOf returns an answer as clients read it.
-func statusOf(k Kind) *metav1.Status {
-	status := answers[k].Status()
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	return &status
-}
-
 // answer answers a request with a fault. Clients go by the type of the answer, whichever they have asked for.
-func answer(w http.ResponseWriter, r *http.Request, f Fault) {
+func answer(w http.ResponseWriter, r *http.Request, f Rule) {
 	// The API server reads a request before it answers.
 	_, _ = io.Copy(io.Discard, r.Body) // fails if the client has gone, as the answer will
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	if (f.Kind == TooManyRequests || f.Kind == Unavailable) && f.For > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(f.For.Seconds()))))
 	}
-	status := statusOf(f.Kind)
+	status := answers[f.Kind].Status()
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	w.WriteHeader(int(status.Code))
 	_ = json.NewEncoder(w).Encode(status)
 }

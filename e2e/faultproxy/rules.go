@@ -1,6 +1,7 @@
 package faultproxy
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -13,8 +14,8 @@ type Kind string
 // Hold, Delay, DelayAnswer and PlainWatch let a request go on, and later rules have their turn.
 const (
 	Hold        Kind = "hold"         // until the injection is stopped
-	Delay       Kind = "delay"        // for Fault.For
-	DelayAnswer Kind = "delay answer" // for Fault.For, when the server has carried out the request
+	Delay       Kind = "delay"        // for Rule.For
+	DelayAnswer Kind = "delay answer" // for Rule.For, when the server has carried out the request
 	PlainWatch  Kind = "plain watch"  // a watch that would begin with all objects does not, as behind an old proxy
 
 	// The request ends without an answer: before the server hears of it, or after the server has carried it out.
@@ -22,7 +23,7 @@ const (
 	ResetAfter  Kind = "reset after"
 
 	// The proxy answers the request, and the server never hears of it. TooManyRequests and Unavailable say
-	// Retry-After if Fault.For is set.
+	// Retry-After if Rule.For is set.
 	TooManyRequests Kind = "429"
 	InternalError   Kind = "500"
 	Unavailable     Kind = "503"
@@ -30,11 +31,9 @@ const (
 	Gone            Kind = "410"
 )
 
-// Fault is what happens to a request.
-type Fault struct {
-	Kind Kind
-	// For is how long a Delay or DelayAnswer lasts, and the Retry-After of an answer, in full seconds.
-	For time.Duration
+// Usual are the kinds that any request may meet.
+var Usual = []Kind{
+	Delay, DelayAnswer, ResetBefore, ResetAfter, TooManyRequests, InternalError, Unavailable, Conflict,
 }
 
 // Rule says to which requests what happens. Its zero value fits all of them.
@@ -47,7 +46,9 @@ type Rule struct {
 	Probability float64
 	// Count is how often it fires; 0 means without end.
 	Count int
-	Fault Fault
+	Kind  Kind
+	// For is how long a Delay or DelayAnswer lasts, and the Retry-After of an answer, in full seconds.
+	For time.Duration
 }
 
 func (r Rule) fits(q *request.RequestInfo) bool {
@@ -94,12 +95,6 @@ func (i *Injection) Held() (n int) {
 	return n
 }
 
-// atWork returns the injections, in the order in which they have their turn.
-func (p *Proxy) atWork() (all []*Injection) {
-	p.locked(func() { all = slices.Clone(p.injections) })
-	return all
-}
-
 // fires decides whether the rule fires for the request, and counts it.
 func (i *Injection) fires(q *request.RequestInfo) (yes bool) {
 	p, r := i.proxy, i.rule
@@ -107,7 +102,7 @@ func (i *Injection) fires(q *request.RequestInfo) (yes bool) {
 		if !slices.Contains(p.injections, i) || !r.fits(q) || r.Count > 0 && i.fired == r.Count {
 			return
 		}
-		if i.seen++; i.seen <= r.Skip || r.Probability > 0 && p.random.Float64() >= r.Probability {
+		if i.seen++; i.seen <= r.Skip || r.Probability > 0 && rand.Float64() >= r.Probability {
 			return
 		}
 		i.fired++

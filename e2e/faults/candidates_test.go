@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
@@ -54,23 +52,8 @@ func leased(d time.Duration) []string {
 // haltAfter lets n writes of copies through to the API server, and keeps back the others: however late a test comes,
 // there is something left to do.
 func haltAfter(w *suite.Proxied, n int, verb string) *faultproxy.Injection {
-	return w.Proxy.Inject(faultproxy.Rule{
-		Verbs: []string{verb}, Resources: []string{"configmaps"}, Skip: n,
-		Fault: faultproxy.Fault{Kind: faultproxy.Hold},
-	})
-}
-
-// fanOut creates the source settings, and returns when some of its copies are there, and most are not.
-func fanOut(w *suite.World, targets []string) *corev1.ConfigMap {
-	w.Helper()
-	src := w.CreateSource(w.Home, "settings")
-	w.Until("the middle of the fan-out", func() error {
-		if n := len(w.Having(targets, "settings")); n < len(targets)/20 {
-			return fmt.Errorf("%d copies", n)
-		}
-		return nil
-	})
-	return src
+	return w.Proxy.Inject(
+		faultproxy.Rule{Verbs: []string{verb}, Resources: []string{"configmaps"}, Skip: n, Kind: faultproxy.Hold})
 }
 
 // writesOf returns the writes of a candidate to copies of the source settings, by the audit log.

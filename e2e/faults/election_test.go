@@ -27,7 +27,8 @@ func TestC35KilledOrStopped(t *testing.T) {
 			targets := w.CreateMany(300)
 			first, second, between := newPair(w, "--concurrent-writes=4", "--metrics-bind-address=127.0.0.1:0")
 			hold := haltAfter(between, len(targets)*2/3, "create")
-			src := fanOut(w, targets)
+			src := w.CreateSource(w.Home, "settings")
+			between.Await("all writers wait", func() bool { return hold.Held() >= 4 })
 			w.WaitMetrics("the standby", second.Process, counted(0, 0))
 			w.Signal(first.Process, sig)
 			if sig == syscall.SIGTERM {
@@ -67,9 +68,8 @@ func TestC61Paused(t *testing.T) {
 	src := w.CreateSource(w.Home, "settings")
 	between.Await("all writers wait", func() bool { return halt.Held() >= concurrent })
 	w.Pause(first.Process)
-	hold := faultproxy.Fault{Kind: faultproxy.Hold}
-	between.Proxy.Inject(faultproxy.Rule{Verbs: []string{"list", "watch"}, Fault: hold})
-	between.Proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Fault: hold})
+	between.Proxy.Inject(faultproxy.Rule{Verbs: reads, Kind: faultproxy.Hold})
+	between.Proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Kind: faultproxy.Hold})
 	between.Proxy.EndWatches()
 	halt.Stop()
 	w.WaitInSync(src, targets...)

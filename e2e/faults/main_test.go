@@ -5,10 +5,26 @@ package faults
 import (
 	"testing"
 
+	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
 func TestMain(m *testing.M) { suite.Main(m) }
 
-// watched are the resources that the controller watches.
-var watched = []string{"configmaps", "namespaces"}
+// watched are the resources that the controller watches, reads the verbs that fill its caches, and writes those by
+// which it changes copies.
+var (
+	watched = []string{"configmaps", "namespaces"}
+	reads   = []string{"watch", "list"}
+	writes  = []string{"create", "update", "patch", "delete"}
+)
+
+// expire ends the watches of resources, and has the API server answer that their resourceVersion has expired.
+func expire(p *faultproxy.Proxy, resources ...string) {
+	for _, resource := range resources {
+		p.Inject(faultproxy.Rule{
+			Verbs: []string{"watch"}, Resources: []string{resource}, Count: 1, Kind: faultproxy.Gone,
+		})
+	}
+	p.EndWatches(resources...)
+}

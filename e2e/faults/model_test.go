@@ -1,7 +1,7 @@
 package faults
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -35,12 +35,7 @@ func TestModelOfTheAPIServer(t *testing.T) {
 		w.CreateNamespace(namespace, nil)
 		model.Namespaces.Put(plantest.Namespace(namespace))
 	}
-	w.Create(namespaces[2], "held", editsOfModel["finalizer"])
-	w.Cleanup(func() {
-		free := suite.ConfigMap(namespaces[2], "held")
-		_, err := w.Admin.CoreV1().ConfigMaps(free.Namespace).Update(w.Background(), free, metav1.UpdateOptions{})
-		w.CleanUp(err)
-	})
+	w.Create(namespaces[2], "held", editsOfModel["finalizer"]) // so that it is there until the cluster goes
 	w.DeleteNamespace(namespaces[2])
 	model.Terminate(namespaces[2])
 	w.Await("the end of the namespace begins", func() bool {
@@ -100,31 +95,27 @@ var patchesOfModel = map[string]string{
 	"finalizer":    `{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/keep"]}`,
 	"no finalizer": `{"op": "add", "path": "/metadata/finalizers", "value": []}`,
 	"nothing":      ``,
-	"too long":     `{"op": "add", "path": "/metadata/annotations", "value": {"a": "` + tooLong + `"}}`,
+	"too long": `{"op": "add", "path": "/metadata/annotations", "value": {"a": "` +
+		strings.Repeat("x", 256<<10) + `"}}`,
 }
-
-// tooLong is more than the API server takes in annotations.
-var tooLong = strings.Repeat("x", 256<<10)
 
 func labelled(value string) suite.Option {
 	return func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"mirror-of-model": value} }
 }
 
 func randomRequest(r *rand.Rand, namespaces []string) requestTo {
-	verbs := []string{"create", "update", "update", "update", "patch", "patch", "delete", "get"}
+	one := func(of ...string) string { return of[r.IntN(len(of))] }
 	q := requestTo{
-		verb: verbs[r.IntN(len(verbs))], namespace: namespaces[0], name: []string{"one", "two"}[r.IntN(2)],
-		edit:    slices.Sorted(maps.Keys(editsOfModel))[r.IntN(len(editsOfModel))],
-		withUID: r.IntN(2) == 0, withVersion: r.IntN(2) == 0,
+		verb:      one("create", "update", "update", "update", "patch", "patch", "delete", "get"),
+		namespace: one(namespaces[0], one(namespaces...)), name: one("one", "two"),
+		edit:    one(slices.Sorted(maps.Keys(editsOfModel))...),
+		version: max(0, r.IntN(12)-8),
+	}
+	if q.verb != "create" {
+		q.withUID, q.withVersion = r.IntN(2) == 0, r.IntN(2) == 0
 	}
 	if q.verb == "patch" {
-		q.edit = slices.Sorted(maps.Keys(patchesOfModel))[r.IntN(len(patchesOfModel))]
-	}
-	if r.IntN(4) == 0 {
-		q.namespace = namespaces[r.IntN(len(namespaces))]
-	}
-	if r.IntN(3) == 0 {
-		q.version = r.IntN(4)
+		q.edit = one(slices.Sorted(maps.Keys(patchesOfModel))...)
 	}
 	return q
 }
@@ -159,16 +150,14 @@ func (a *asked) send(w *suite.World, q requestTo) string {
 	if states := a.states[key]; q.version < len(states) && q.verb != "create" {
 		base = states[q.version].DeepCopy()
 	}
-	uid, version := base.UID, base.ResourceVersion
-	if base.UID == "" {
-		uid, version = "none", "1"
-	}
+	uid, version := cmp.Or(base.UID, "none"), cmp.Or(base.ResourceVersion, "1")
 	base.UID, base.ResourceVersion, base.ManagedFields = "", "", nil
-	if q.verb == "update" && q.withUID {
-		base.UID = uid
+	var named metav1.Preconditions
+	if q.withUID {
+		named.UID, base.UID = &uid, uid
 	}
-	if q.verb == "update" && q.withVersion {
-		base.ResourceVersion = version
+	if q.withVersion {
+		named.ResourceVersion, base.ResourceVersion = &version, version
 	}
 	if q.verb != "patch" {
 		editsOfModel[q.edit](base)
@@ -181,18 +170,19 @@ func (a *asked) send(w *suite.World, q requestTo) string {
 	case "update":
 		cm, err = client.Update(w.Context(), base, metav1.UpdateOptions{})
 	case "patch":
-		cm, err = client.Patch(w.Context(), q.name, types.JSONPatchType, patchOf(q, version), metav1.PatchOptions{})
+		var operations []string
+		if q.withVersion {
+			operations = []string{fmt.Sprintf(`{"op": "replace", "path": "/metadata/resourceVersion", "value": %q}`, version)}
+		}
+		if patch := patchesOfModel[q.edit]; patch != "" {
+			operations = append(operations, patch)
+		}
+		body := []byte("[" + strings.Join(operations, ", ") + "]")
+		cm, err = client.Patch(w.Context(), q.name, types.JSONPatchType, body, metav1.PatchOptions{})
 	case "get":
 		cm, err = client.Get(w.Context(), q.name, metav1.GetOptions{})
 	case "delete":
-		p := &metav1.Preconditions{}
-		if q.withUID {
-			p.UID = &uid
-		}
-		if q.withVersion {
-			p.ResourceVersion = &version
-		}
-		err = client.Delete(w.Context(), q.name, metav1.DeleteOptions{Preconditions: p})
+		err = client.Delete(w.Context(), q.name, metav1.DeleteOptions{Preconditions: &named})
 	}
 	if err != nil {
 		terminating := apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
@@ -203,19 +193,9 @@ func (a *asked) send(w *suite.World, q requestTo) string {
 	}
 	same := len(a.states[key]) > 0 && a.states[key][0].ResourceVersion == cm.ResourceVersion
 	if !same {
-		a.states[key] = append([]*corev1.ConfigMap{cm}, a.states[key]...)
+		a.states[key] = slices.Insert(a.states[key], 0, cm)
 	}
 	return fmt.Sprint(common(cm), " same=", same)
-}
-
-// patchOf returns the JSON patch of a request, which may name the resourceVersion.
-func patchOf(q requestTo, version string) []byte {
-	operations := patchesOfModel[q.edit]
-	if q.withVersion {
-		operations = strings.TrimSuffix(
-			fmt.Sprintf(`{"op": "replace", "path": "/metadata/resourceVersion", "value": %q}, `, version)+operations, ", ")
-	}
-	return []byte("[" + operations + "]")
 }
 
 // common is what two API servers have in common of an object.
@@ -230,8 +210,7 @@ func (a *asked) events(w *suite.World, namespace string) (all []string) {
 	if _, err := a.client.CoreV1().ConfigMaps(namespace).Create(w.Context(), last, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-	defer cancel()
+	tooLate := time.After(time.Minute)
 	for {
 		select {
 		case e := <-a.seen:
@@ -243,7 +222,7 @@ func (a *asked) events(w *suite.World, namespace string) (all []string) {
 				return all
 			}
 			all = append(all, fmt.Sprint(e.Type, " ", common(cm)))
-		case <-ctx.Done():
+		case <-tooLate:
 			w.Fatal("the watch does not show the last object")
 		}
 	}

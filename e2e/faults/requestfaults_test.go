@@ -38,10 +38,10 @@ func TestC34FaultyAPI(t *testing.T) {
 		func() { w.Edit(w.Home, "settings", suite.WithoutLabel(w.Label)); source = nil },
 	} {
 		injected := map[faultproxy.Kind]*faultproxy.Injection{}
-		for _, kind := range faults {
+		for _, kind := range faultproxy.Usual {
 			injected[kind] = w.Proxy.Inject(faultproxy.Rule{
 				Verbs: writes[n : n+1], Resources: []string{"configmaps"}, Skip: 20, Probability: 0.1, Count: 10,
-				Fault: faultproxy.Fault{Kind: kind, For: time.Second},
+				Kind: kind, For: time.Second,
 			})
 		}
 		step()
@@ -67,15 +67,6 @@ func TestC34FaultyAPI(t *testing.T) {
 	w.ExpectQuiet("settings", targets[0])
 }
 
-var (
-	writes = []string{"create", "update", "patch", "delete"}
-	// faults are what may happen to a request.
-	faults = []faultproxy.Kind{
-		faultproxy.TooManyRequests, faultproxy.Unavailable, faultproxy.InternalError, faultproxy.Conflict,
-		faultproxy.Delay, faultproxy.DelayAnswer, faultproxy.ResetBefore, faultproxy.ResetAfter,
-	}
-)
-
 // accepted returns how often the API server accepted each write to a copy of the source settings, as "verb namespace".
 // What was cut is sent again, and each call is conditional.
 func accepted(w *suite.World) map[string]int {
@@ -93,14 +84,8 @@ func accepted(w *suite.World) map[string]int {
 // given up its connection, and puts them together again: its earlier requests arrive late. Case C33.
 func TestC34Partition(t *testing.T) {
 	t.Parallel()
-	for name, cut := range map[string]func(*suite.Proxied){
-		"cut and joined": func(w *suite.Proxied) {
-			_, before := w.Proxy.Connections()
-			w.Proxy.Silence()
-			w.Await("a new connection is tried", func() bool { _, ever := w.Proxy.Connections(); return ever > before })
-			w.Proxy.Heal()
-		},
-		"half-open": func(w *suite.Proxied) { w.Proxy.LoseConnections() },
+	for name, cut := range map[string]func(*faultproxy.Proxy){
+		"cut and joined": (*faultproxy.Proxy).Silence, "half-open": (*faultproxy.Proxy).LoseConnections,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,17 +96,23 @@ func TestC34Partition(t *testing.T) {
 			w.StartProxied(soon, "--concurrent-writes=8")
 			w.Settle(targets[0])
 			hold := haltAfter(w, 40, "create")
-			src := fanOut(w.World, targets)
-			w.Await("the middle", func() bool { return hold.Held() >= 8 })
-			made := w.Having(targets, "settings")[0]
+			src := w.CreateSource(w.Home, "settings")
+			var made []string
+			w.Await("all writers wait", func() bool {
+				made = w.Having(targets, "settings")
+				return hold.Held() >= 8 && len(made) > 0
+			})
 			// The answers to these get lost, or come late.
 			hold.Stop()
-			cut(w)
-			w.Delete(made, "settings")
+			_, before := w.Proxy.Connections()
+			cut(w.Proxy)
+			w.Await("a new connection is tried", func() bool { _, ever := w.Proxy.Connections(); return ever > before })
+			w.Proxy.Heal()
+			w.Delete(made[0], "settings")
 			w.WaitInSync(src, targets...)
 			w.Settle(targets...)
 			writes := accepted(w.World)
-			writes["create "+made]-- // it was deleted meanwhile
+			writes["create "+made[0]]-- // it was deleted meanwhile
 			for write, n := range writes {
 				if n > 1 || !strings.HasPrefix(write, "create") {
 					t.Errorf("%d times %s", n, write)

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"path/filepath"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,42 +48,32 @@ func TestC58Restore(t *testing.T) {
 // rewound is a world whose etcd is restored.
 type rewound struct {
 	*suite.Proxied
-	a, b, unseen, late string                       // targets; late comes behind the backup
-	sources            map[string]*corev1.ConfigMap // those of the backup, by name
-	foreign            *corev1.ConfigMap            // in the way in b
-	blind              *faultproxy.Injection        // keeps back the watch on ConfigMaps
+	a, b, late string                       // targets; late comes behind the backup
+	sources    map[string]*corev1.ConfigMap // those of the backup, by name
+	foreign    *corev1.ConfigMap            // in the way in b
 }
 
 func newRewound(t *testing.T) *rewound {
-	w := &rewound{Proxied: suite.NewProxied(t, suite.NewAlone(t, "a", "b", "unseen"))}
-	w.a, w.b, w.unseen, w.late = w.NS("a"), w.NS("b"), w.NS("unseen"), w.NS("late")
+	w := &rewound{Proxied: suite.NewProxied(t, suite.NewAlone(t, "a", "b"))}
+	w.a, w.b, w.late = w.NS("a"), w.NS("b"), w.NS("late")
 	w.foreign = w.Create(w.b, "foreign")
 	return w
 }
 
 func (w *rewound) backup() string { return filepath.Join(w.Cluster.Dir(), "backup") }
 
-// holdWrites keeps back the writes to ConfigMaps in the namespaces.
-func (w *rewound) holdWrites(namespaces ...string) *faultproxy.Injection {
-	return w.Proxy.Inject(faultproxy.Rule{
-		Verbs: []string{"create", "update", "patch", "delete"}, Resources: []string{"configmaps"}, Namespaces: namespaces,
-		Fault: faultproxy.Fault{Kind: faultproxy.Hold},
-	})
-}
-
 // backUpAndChange takes a backup while the controller has something to do in each target, lets it do that, and
-// changes much more. In the end the controller has written copies that its watch does not show.
+// changes much more.
 func (w *rewound) backUpAndChange() {
 	w.Helper()
 	changed := suite.WithData(map[string]string{"key": "changed"})
-	hidden := w.holdWrites(w.unseen)
 	w.sources = map[string]*corev1.ConfigMap{}
 	for _, name := range []string{"foreign", "quiet", "edited", "deleted", "behind", "left"} {
 		w.sources[name] = w.CreateSource(w.Home, name)
 		w.WaitInSync(w.sources[name], w.a)
 	}
 	w.WaitInSync(w.sources["left"], w.b)
-	hold := w.holdWrites(w.a, w.b)
+	hold := w.Proxy.Inject(faultproxy.Rule{Verbs: writes, Resources: []string{"configmaps"}, Kind: faultproxy.Hold})
 	w.sources["behind"] = w.Edit(w.Home, "behind", changed)
 	w.sources["missing"] = w.CreateSource(w.Home, "missing")
 	w.Edit(w.Home, "left", suite.WithoutLabel(w.Label))
@@ -99,27 +88,16 @@ func (w *rewound) backUpAndChange() {
 	w.Edit(w.a, "quiet", changed)
 	w.Delete(w.b, "quiet")
 	w.Delete(w.Home, "deleted")
-	now := []*corev1.ConfigMap{w.CreateSource(w.Home, "created"), w.Edit(w.Home, "edited", changed)}
-	for _, name := range []string{"quiet", "behind", "missing"} {
-		now = append(now, w.sources[name])
-	}
-	for _, src := range now {
+	for _, src := range []*corev1.ConfigMap{
+		w.CreateSource(w.Home, "created"), w.Edit(w.Home, "edited", changed),
+		w.sources["quiet"], w.sources["behind"], w.sources["missing"],
+	} {
 		w.WaitInSync(src, w.a, w.b, w.late)
 	}
 	for _, name := range []string{"deleted", "left"} {
 		w.WaitGone(name, w.a, w.b)
 	}
 	w.Untouched(foreign)
-
-	w.blind = w.Proxy.Inject(faultproxy.Rule{
-		Verbs: []string{"watch", "list"}, Resources: []string{"configmaps"}, Fault: faultproxy.Fault{Kind: faultproxy.Hold},
-	})
-	w.Proxy.EndWatches("configmaps")
-	w.Await("the watch is down", func() bool { return w.blind.Held() == 1 })
-	hidden.Stop()
-	for _, name := range []string{"quiet", "missing"} { // of the others it has an older state on its way
-		w.WaitInSync(w.sources[name], w.unseen)
-	}
 }
 
 // restore puts the backup in the place of what there is, and runs what is to be done while there is no API server.
@@ -132,22 +110,20 @@ func (w *rewound) restore(goOn bool, away func()) {
 	if w.Seen, err = outside.Observe(w.Background(), w.Admin); err != nil { // the old one is as blind as a controller
 		w.Fatal(err)
 	}
-	w.blind.Stop()
 }
 
 func (w *rewound) check() {
 	w.Helper()
 	w.CreateNamespace(w.late, nil)
 	for _, src := range w.sources {
-		targets := []string{w.a, w.b, w.unseen, w.late}
-		if src.Name == w.foreign.Name {
-			targets = slices.DeleteFunc(targets, func(namespace string) bool { return namespace == w.foreign.Namespace })
+		w.WaitInSync(src, w.a, w.late)
+		if src.Name != w.foreign.Name {
+			w.WaitInSync(src, w.b)
 		}
-		w.WaitInSync(src, targets...)
 	}
 	for _, name := range []string{"created", "left"} {
-		w.WaitGone(name, w.a, w.b, w.unseen, w.late)
+		w.WaitGone(name, w.a, w.b, w.late)
 	}
-	w.Settle(w.a, w.b, w.unseen, w.late)
+	w.Settle(w.a, w.b, w.late)
 	w.Untouched(w.foreign)
 }

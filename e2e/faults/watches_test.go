@@ -16,25 +16,16 @@ import (
 // in which they can be, and lets them come back.
 func TestC33WhileAway(t *testing.T) {
 	t.Parallel()
-	refuse := func(p *faultproxy.Proxy) {
-		for _, resource := range watched {
-			p.Inject(faultproxy.Rule{
-				Verbs: []string{"watch"}, Resources: []string{resource}, Count: 1, Fault: faultproxy.Fault{Kind: faultproxy.Gone},
-			})
-		}
-		p.EndWatches()
-	}
-	end := func(p *faultproxy.Proxy) { p.EndWatches() }
-	expire := func(p *faultproxy.Proxy) { p.ExpireWatches() }
+	listing := []string{"KUBE_FEATURE_WatchListClient=false"}
+	expire := func(p *faultproxy.Proxy) { expire(p, watched...) }
 	for name, way := range map[string]struct {
 		down func(*faultproxy.Proxy)
 		env  []string
 	}{
-		"ended":             {down: end},
+		"ended":             {down: func(p *faultproxy.Proxy) { p.EndWatches() }},
 		"connection broken": {down: (*faultproxy.Proxy).BreakConnections},
 		"expired":           {down: expire},
-		"answered 410":      {down: refuse},
-		"expired, listing":  {down: expire, env: []string{"KUBE_FEATURE_WatchListClient=false"}},
+		"expired, listing":  {down: expire, env: listing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -63,9 +54,7 @@ func testWhileAway(w *suite.Proxied, down func(*faultproxy.Proxy)) {
 	}
 	untouched, kept := w.Copies("quiet", a, b), w.Copies("again", b)
 
-	hold := w.Proxy.Inject(faultproxy.Rule{
-		Verbs: []string{"watch", "list"}, Resources: watched, Fault: faultproxy.Fault{Kind: faultproxy.Hold},
-	})
+	hold := w.Proxy.Inject(faultproxy.Rule{Verbs: reads, Resources: watched, Kind: faultproxy.Hold})
 	down(w.Proxy)
 	w.Await("the watches are down", func() bool { return hold.Fired() == len(watched) })
 	changed := suite.WithKey("key", "changed")
@@ -119,22 +108,17 @@ func TestC79RelistThatNeverEnds(t *testing.T) {
 			t.Parallel()
 			w := suite.NewProxied(t, suite.New(t, "a"))
 			src := w.CreateSource(w.Home, "settings")
-			w.Proxy.Inject(faultproxy.Rule{
-				Verbs: []string{"watch"}, Resources: []string{resource}, Fault: faultproxy.Fault{Kind: faultproxy.PlainWatch},
-			})
+			w.Proxy.Inject(faultproxy.Rule{Resources: []string{resource}, Kind: faultproxy.PlainWatch})
 			p := w.StartProxied(nil, "--metrics-bind-address=127.0.0.1:0")
-			counts := func(failures float64) {
-				name := fmt.Sprintf("mirror_watch_errors_total{resource=%q}", resource)
-				w.WaitMetrics("the failure counts", p, map[string]float64{name: failures})
-			}
 			w.WaitInSync(src, w.NS("a"))
-			counts(1)
+			w.WaitMetrics("the failure counts", p, map[string]float64{
+				fmt.Sprintf("mirror_watch_errors_total{resource=%q}", resource): 1,
+			})
 			w.WaitLog(p, "the watch does not show the end of what it begins with")
-			w.Proxy.ExpireWatches(resource)
+			expire(w.Proxy, resource)
 			src = w.Edit(w.Home, "settings", suite.WithKey("key", "changed"))
 			w.CreateNamespace(w.NS("late"), nil)
 			w.WaitInSync(src, w.NS("a"), w.NS("late"))
-			counts(2)
 		})
 	}
 }

@@ -52,12 +52,10 @@ func atOnce(text string, do func(*replica)) fault {
 // requestFaults are those of half of the requests for a resource, as of the Lease.
 func requestFaults() (all []fault) {
 	for _, resource := range []string{"configmaps", "namespaces", "events", "leases"} {
-		for _, kind := range []faultproxy.Kind{
-			faultproxy.Delay, faultproxy.DelayAnswer, faultproxy.ResetBefore, faultproxy.ResetAfter,
-			faultproxy.TooManyRequests, faultproxy.InternalError, faultproxy.Unavailable, faultproxy.Conflict,
-		} {
-			rule := faultproxy.Rule{Resources: []string{resource}, Probability: 0.5,
-				Fault: faultproxy.Fault{Kind: kind, For: 300 * time.Millisecond}}
+		for _, kind := range faultproxy.Usual {
+			rule := faultproxy.Rule{
+				Resources: []string{resource}, Probability: 0.5, Kind: kind, For: 300 * time.Millisecond,
+			}
 			all = append(all, fault{fmt.Sprintf("%s of %s", kind, resource), func(r *replica) (end func()) {
 				return r.proxy.Inject(rule).Stop
 			}})
@@ -68,8 +66,7 @@ func requestFaults() (all []fault) {
 
 // meanwhile ends the watches of resources, and has this happen to each new one.
 func meanwhile(r *replica, kind faultproxy.Kind, resources ...string) (end func()) {
-	rule := faultproxy.Rule{Verbs: []string{"watch", "list"}, Resources: resources, Fault: faultproxy.Fault{Kind: kind}}
-	injected := r.proxy.Inject(rule)
+	injected := r.proxy.Inject(faultproxy.Rule{Verbs: []string{"watch", "list"}, Resources: resources, Kind: kind})
 	r.proxy.EndWatches(resources...)
 	return injected.Stop
 }

@@ -85,7 +85,6 @@ func newStorm(t *testing.T) *storm {
 	}
 	s := &storm{T: t, cluster: c, users: c.Client()}
 	t.Cleanup(func() { s.must(c.Stop()) })
-	t.Cleanup(s.keepAuditLog)
 	s.must(cluster.CreateNamespaces(t.Context(), s.users, slices.Concat(homes, targets)...))
 	s.installed, err = shipped.Install(t.Context(), c, *suite.Manifests, *suite.Binary)
 	s.must(err)
@@ -101,6 +100,7 @@ func newStorm(t *testing.T) *storm {
 		t.Cleanup(func() { _ = proxy.Close() }) // it complains of connections, which it has ended itself
 		s.replicas = append(s.replicas, &replica{storm: s, proxy: proxy, log: log})
 	}
+	t.Cleanup(s.keepAuditLog)
 	return s
 }
 
