@@ -3,14 +3,10 @@
 //
 //	time    a watch of its own, with the controller's selector and a connection of its own (watch.go)
 //	CPU     utime and stime of the process (process.go)
-//	memory  VmRSS and VmHWM; the live heap behind a collection (process.go)
-//
-// It takes the controller's own word for two things only: a line of the log that says that it mirrors, and what it
-// says of its heap.
+//	memory  VmRSS and VmHWM (process.go); the controller itself names its live heap, and logs that it mirrors
 //
 // The plain program is this binary again, as a process of its own (plain.go), with the token of the controller's
-// ServiceAccount: its requests are authenticated, authorized, queued and audited as the controller's are. Both
-// sides take turns.
+// ServiceAccount. Both sides take turns.
 //
 // Each round prints a line in the format of Go's benchmarks. benchstat makes medians and intervals of them.
 // BENCHMARKS.md says what each benchmark means.
@@ -32,6 +28,8 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
 // The defaults make a run of some ten minutes on two idle cores.
@@ -61,23 +59,19 @@ type benchmark struct {
 // stages are all benchmarks. Each stage has a cluster of its own: thousands of namespaces, which nobody waits to see
 // deleted, would count in every start and in all memory.
 func stages() [][]benchmark {
-	hanging := []benchmark{
-		besideHanging(*hangTo, succeeds, "15s"),
-		besideHanging(2**hangTo, refused, "30s"), besideHanging(2**hangTo, succeeds, "45s"),
-		besideHanging(5**hangTo, refused, "60s"), besideHanging(5**hangTo, succeeds, "90s"),
+	var hanging []benchmark
+	if n := *hangTo; n > 0 {
+		hanging = []benchmark{besideHanging(n, succeeds, "15s"),
+			besideHanging(2*n, refused, "30s"), besideHanging(2*n, succeeds, "45s"),
+			besideHanging(5*n, refused, "60s"), besideHanging(5*n, succeeds, "90s")}
 	}
-	if *hangTo == 0 {
-		hanging = nil
+	return [][]benchmark{
+		{fanOut(*fanOutTo, *rounds, "1.10"), fanOut(*largeTo, *few, "1.12"), {"NewNamespace", newNamespace},
+			besideHanging(smallTargets, succeeds, "5s")},
+		hanging,
+		{{growthName, growth}},
+		{{"WithoutTargets", withoutTargets}, {"Namesakes", manyNamesakes}},
 	}
-	return [][]benchmark{{
-		fanOut(*fanOutTo, *rounds, "1.10"), fanOut(*largeTo, *few, "1.12"),
-		{"NewNamespace", newNamespace},
-		besideHanging(smallTargets, succeeds, "5s"),
-	}, hanging, {
-		{growthName, growth},
-	}, {
-		{"WithoutTargets", withoutTargets}, {"Namesakes", manyNamesakes},
-	}}
 }
 
 func main() {
@@ -92,7 +86,7 @@ func main() {
 // run is the benchmark, or the plain program that it compares the controller with.
 func run(ctx context.Context) {
 	if len(os.Args) == 3 && os.Args[1] == plainRole {
-		servePlain(ctx, os.Args[2], os.Stdin, os.Stdout)
+		servePlain(ctx, os.Args[2])
 		return
 	}
 	flag.Parse()
@@ -100,43 +94,43 @@ func run(ctx context.Context) {
 		check(fmt.Errorf("unexpected argument %q", flag.Arg(0)))
 	}
 	matching := get(regexp.Compile(*only))
-	b := &bench{ctx: ctx, began: time.Now()}
-	b.printMachine()
+	printMachine(ctx)
+	any := false
 	for _, stage := range stages() {
 		stage = slices.DeleteFunc(stage, func(m benchmark) bool { return !matching.MatchString(m.name) })
 		if len(stage) > 0 {
-			b.measure(stage)
+			any = true
+			measure(ctx, stage)
 		}
 	}
-	if b.cluster == nil {
+	if !any {
 		check(fmt.Errorf("-run: no benchmark matches %s", *only))
 	}
 }
 
 // measure starts a cluster and measures on it.
-func (b *bench) measure(stage []benchmark) {
+func measure(ctx context.Context, stage []benchmark) {
+	lean := stage[0].name == growthName
+	b := &bench{ctx: ctx, lean: lean, cluster: get(cluster.Start(ctx, cluster.Options{Lean: lean, Inlined: true}))}
 	err := attempt(func() {
-		b.start(stage[0].name == growthName)
+		b.install()
 		for _, m := range stage {
 			b.name = m.name
-			b.progress("measuring %s", m.name)
+			b.progress("measuring")
 			m.measure(b)
 		}
 	})
 	if err != nil {
 		err = fmt.Errorf("%s: %w", b.name, err)
 	}
-	if b.cluster != nil {
-		err = errors.Join(err, b.cluster.Stop())
-	}
-	check(err)
+	check(errors.Join(err, b.cluster.Stop()))
 }
 
 // printMachine prints what is measured, and on what.
-func (b *bench) printMachine() {
+func printMachine(ctx context.Context) {
 	proc := get(procfs.NewDefaultFS())
 	processor, load := get(proc.CPUInfo())[0], get(proc.LoadAvg())
-	version := get(exec.CommandContext(b.ctx, *program, "--version").CombinedOutput())
+	version := get(exec.CommandContext(ctx, *program, "--version").CombinedOutput())
 	fmt.Printf("date: %s\ncontroller: %s\ncpu: %s\nload: %.2f before the run\n",
 		time.Now().Format(time.DateOnly), strings.TrimSpace(string(version)), processor.ModelName, load.Load1)
 }
@@ -155,6 +149,17 @@ func (b *bench) compare(configuration string, ours, limit time.Duration) {
 	b.print(configuration, metrics{
 		"sec/op": ours.Seconds(), "limit-sec/op": limit.Seconds(), "x-limit": ours.Seconds() / limit.Seconds(),
 	})
+}
+
+// alternately runs the sides of a round in turn, and returns what each measured. In each round another of them is the
+// first, because each may leave the API server more or less to do.
+func alternately[T any](round int, sides ...func() T) []T {
+	measured := make([]T, len(sides))
+	for i := range sides {
+		side := (round + i) % len(sides)
+		measured[side] = sides[side]()
+	}
+	return measured
 }
 
 // failure is an error on its way up to attempt. Where something cannot be measured, nothing is left to do on the way
