@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
-	"github.com/mirror-controller/mirror-controller/e2e/outside"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
@@ -62,16 +61,12 @@ func tell(ctx context.Context, _ []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	limited, err := c.Config(cluster.User{Name: tenantName})
+	limited, err := c.Config(cluster.User{Name: tenant})
 	if err != nil {
 		return err
 	}
-	tenant, err := kubernetes.NewForConfig(limited)
-	if err != nil {
-		return err
-	}
-	seen, err := outside.Observe(ctx, c.Client())
-	if err != nil {
+	s := &story{client: c.Client(), out: out}
+	if s.tenant, err = kubernetes.NewForConfig(limited); err != nil {
 		return err
 	}
 	installed.Args = with(installed.Args, []string{"--deletion-grace=1s"}) // nobody waits five minutes for the last step
@@ -81,11 +76,15 @@ func tell(ctx context.Context, _ []string, out io.Writer) (err error) {
 	}
 	fmt.Fprintf(out, "%s is installed: the controller, as its ServiceAccount with %s, and the policies.\n",
 		filepath.Base(filepath.Dir(*manifests))+"/"+filepath.Base(*manifests), strings.Join(installed.Args, " "))
-	s := &story{client: c.Client(), tenant: tenant, seen: seen, controller: controller, out: out}
 	if err := s.play(ctx); err != nil {
 		return fmt.Errorf("%w\nthe controller printed:\n%s", err, controller.Log())
 	}
-	return s.stop()
+	start = time.Now()
+	if err := controller.Stop(stopPatience); err != nil {
+		return fmt.Errorf("stop the controller: %w", err)
+	}
+	fmt.Fprintf(out, "\nThe controller was asked to stop, and ended with exit code 0 (%s).\n", since(start))
+	return nil
 }
 
 // since is the time since start, in whole milliseconds.

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,7 +36,7 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 // gets other flags, wrong ones, and an overlay. Cluster and copies stay until Ctrl-C, and then nothing does.
 func TestPlayground(t *testing.T) {
 	p := startPlayground(t, "--deletion-grace=1h")
-	invited := p.until(`(?s)^(.*)The controller is a process here`)[1]
+	invited := p.until(`(?s)^(.*)The controller is a process here`)
 	folder, err := filepath.EvalSymlinks(p.link)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +46,8 @@ func TestPlayground(t *testing.T) {
 	if shown = strings.ReplaceAll(strings.TrimSpace(shown)+"\n", p.link, "bin/playground"); shown != want {
 		t.Errorf("the first lines are\n%swant those that the README shows\n%s", shown, want)
 	}
-	p.kill(p.until(`runs as process (\d+) with --namespace-prefix=team- .*--deletion-grace=1h\n(?s:.*)"Mirroring".*\n`)[1])
+	pid := p.until(`runs as process (\d+) with --namespace-prefix=team- .*--deletion-grace=1h\n(?s:.*)"Mirroring".*\n`)
+	p.shell("kill -KILL " + pid) // as a machine short of memory does
 	p.until(`ended with exit code 137 and is started again in 1s. It printed last:\n  .*"Mirroring".*\n`)
 	p.until(`runs as process \d+ `)
 
@@ -145,13 +145,12 @@ func (p *running) printed() string {
 	return string(content)
 }
 
-// until waits until it prints something behind what was waited for before, and returns the groups of the pattern.
-func (p *running) until(pattern string) []string {
+// until waits until it prints something behind what was waited for before, and returns the first group of the pattern.
+func (p *running) until(pattern string) string {
 	p.Helper()
-	wanted := regexp.MustCompile(pattern)
-	var found []int
+	var found []string
 	err := cluster.Until(p.Context(), patience, func() error {
-		if found = wanted.FindStringSubmatchIndex(p.printed()[p.read:]); found == nil {
+		if found = regexp.MustCompile(pattern).FindStringSubmatch(p.printed()[p.read:]); found == nil {
 			return fmt.Errorf("there is no %q", pattern)
 		}
 		return nil
@@ -159,13 +158,8 @@ func (p *running) until(pattern string) []string {
 	if err != nil {
 		p.Fatalf("%v behind the first %d bytes of\n%s", err, p.read, p.printed())
 	}
-	text := p.printed()[p.read:]
-	p.read += found[1]
-	var groups []string
-	for i := 0; i < len(found); i += 2 {
-		groups = append(groups, text[found[i]:found[i+1]])
-	}
-	return groups
+	p.read += strings.Index(p.printed()[p.read:], found[0]) + len(found[0])
+	return append(found, "")[1]
 }
 
 // shell runs commands in another terminal, where make is the demo that it runs, and returns what they print.
@@ -178,16 +172,4 @@ func (p *running) shell(script string) string {
 		p.Errorf("%v:\n%s", err, out)
 	}
 	return string(out)
-}
-
-// kill ends a process as a machine short of memory does.
-func (p *running) kill(pid string) {
-	p.Helper()
-	id, err := strconv.Atoi(pid)
-	if err == nil {
-		err = syscall.Kill(id, syscall.SIGKILL)
-	}
-	if err != nil {
-		p.Fatal(err)
-	}
 }

@@ -20,12 +20,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/sets"
-	typedappsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
-	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
-	"github.com/mirror-controller/mirror-controller/e2e/programs"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -41,10 +38,6 @@ const (
 // play starts a control plane and the controller, with arguments besides those of its Deployment, says how to reach
 // them, and runs until ctx ends. If a playground runs already, its controller gets the arguments.
 func play(ctx context.Context, more []string, out io.Writer) (err error) {
-	bin, err := programs.Build(ctx, cluster.Kubectl)
-	if err != nil {
-		return err
-	}
 	installed, err := shipped.Render(*manifests)
 	if err != nil {
 		return err
@@ -53,7 +46,7 @@ func play(ctx context.Context, more []string, out io.Writer) (err error) {
 		return err
 	}
 	if _, err := os.Stat(*link); err == nil {
-		if err := apply(ctx, bin, *link, installed); err != nil {
+		if err := apply(ctx, installed); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintln(out, "The controller in the other terminal is started again, with", strings.Join(more, " "))
@@ -67,12 +60,12 @@ func play(ctx context.Context, more []string, out io.Writer) (err error) {
 	client := c.Client()
 	_ = os.Remove(*link) // of a playground that was killed
 	err = errors.Join(
-		furnish(c, bin),
+		furnish(c),
 		os.Symlink(c.Dir(), *link),
-		apply(ctx, bin, c.Dir(), installed),
-		cluster.CreateNamespaces(ctx, client, home, prefix+"a", prefix+"b", prefix+"c", "other"),
+		apply(ctx, installed),
+		cluster.CreateNamespaces(ctx, client, home, "team-a", "team-b", "team-c", "other"),
 		admit(ctx, client, "publisher", home, "edit", "mirror-controller-publisher"),
-		admit(ctx, client, tenantName, prefix+"a", "edit"))
+		admit(ctx, client, tenant, "team-a", "edit"))
 	if err != nil {
 		return err
 	}
@@ -81,8 +74,13 @@ func play(ctx context.Context, more []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	deployments := client.AppsV1().Deployments(deployment.Namespace)
-	return (&playground{cluster: c, deployments: deployments, name: deployment.Name, out: out}).run(ctx)
+	p := &playground{cluster: c, deployment: deployment, out: out}
+	err = wait.PollUntilContextCancel(ctx, time.Second/4, true, p.follow)
+	if ctx.Err() == nil {
+		return err
+	}
+	fmt.Fprintln(out, "\nStopping.")
+	return p.stop()
 }
 
 // configure adds arguments to the Deployment among the manifests, and has the policies know them.
@@ -108,20 +106,14 @@ func configure(m shipped.Manifests, more []string) error {
 
 // with returns arguments and more of them, in place of those with the same flags: some flags would add up.
 func with(args, more []string) []string {
-	given := sets.New[string]()
-	for _, arg := range more {
-		given.Insert(flagOf(arg))
-	}
-	if given.Has("--all-namespaces") {
-		given.Insert("--namespace-prefix") // the controller takes one of the two
-	}
-	kept := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return given.Has(flagOf(arg)) })
+	kept := slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		old, _, _ := strings.Cut(arg, "=")
+		return slices.ContainsFunc(more, func(arg string) bool {
+			given, _, _ := strings.Cut(arg, "=")
+			return given == old || given == "--all-namespaces" && old == "--namespace-prefix" // it takes one of the two
+		})
+	})
 	return append(kept, more...)
-}
-
-func flagOf(arg string) string {
-	name, _, _ := strings.Cut(arg, "=")
-	return name
 }
 
 // settings returns the annotations by which the policies go. What is wrong in an argument says the controller. The
@@ -139,37 +131,29 @@ func settings(args []string) map[string]string {
 	return annotations
 }
 
-// furnish leaves in the folder of the cluster a kubeconfig for each user, and the settings of a terminal.
-func furnish(c *cluster.Cluster, bin string) error {
-	for _, user := range []cluster.User{
-		{Name: "admin", Groups: []string{"system:masters"}}, {Name: "publisher"}, {Name: tenantName},
-	} {
-		cfg, err := c.Config(user)
-		if err != nil {
-			return err
-		}
-		if err := cluster.WriteKubeconfig(filepath.Join(c.Dir(), user.Name+".kubeconfig"), user.Name, cfg); err != nil {
-			return err
-		}
+// furnish leaves in the folder of the cluster the settings of a terminal, with a kubeconfig for each user.
+func furnish(c *cluster.Cluster) error {
+	publisher, err := c.Kubeconfig(cluster.User{Name: "publisher"})
+	if err != nil {
+		return err
 	}
-	env := fmt.Sprintf(terminal, filepath.Dir(*binary), bin, c.Dir())
+	tenant, err := c.Kubeconfig(cluster.User{Name: tenant})
+	if err != nil {
+		return err
+	}
+	env := fmt.Sprintf("export PATH=%q:%q:\"$PATH\" KUBECACHEDIR=%q KUBECONFIG=%q PUBLISHER=%q TENANT=%q\n",
+		filepath.Dir(*binary), filepath.Dir(c.Kubectl()), filepath.Join(c.Dir(), "cache"),
+		c.AdminKubeconfig(), publisher, tenant)
 	return os.WriteFile(filepath.Join(c.Dir(), "env"), []byte(env), 0o600)
 }
 
-// terminal is what furnish has a terminal set.
-const terminal = `export PATH="%s:%s:$PATH" KUBECACHEDIR="%[3]s/cache" KUBECONFIG="%[3]s/admin.kubeconfig"
-export PUBLISHER="%[3]s/publisher.kubeconfig" TENANT="%[3]s/tenant.kubeconfig"
-`
-
-// apply applies manifests as a user does, so that what the user applies later is a change of them.
-func apply(ctx context.Context, bin, dir string, m shipped.Manifests) error {
+// apply applies manifests as a user does in a terminal, so that what the user applies later is a change of them.
+func apply(ctx context.Context, m shipped.Manifests) error {
 	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": m})
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, cluster.Kubectl),
-		"--kubeconfig", filepath.Join(dir, "admin.kubeconfig"), "--cache-dir", filepath.Join(dir, "cache"),
-		"apply", "-f", "-")
+	cmd := exec.CommandContext(ctx, "sh", "-c", `. "$0" && exec kubectl apply -f -`, filepath.Join(*link, "env"))
 	cmd.Env = append(os.Environ(), "KUBERC=off")
 	cmd.Stdin = bytes.NewReader(list)
 	if said, err := cmd.CombinedOutput(); err != nil {
@@ -180,73 +164,66 @@ func apply(ctx context.Context, bin, dir string, m shipped.Manifests) error {
 
 // playground runs the controller of a Deployment in the place of a kubelet.
 type playground struct {
-	cluster     *cluster.Cluster
-	deployments typedappsv1.DeploymentInterface
-	name        string
-	out         io.Writer
+	cluster    *cluster.Cluster
+	deployment *appsv1.Deployment
+	out        io.Writer
 
 	controller *shipped.Process // nil while none runs
 	generation int64            // of the Deployment that it was started for
+	pause      time.Duration    // before the last start
+	due        time.Time        // when to start it next
 }
 
-// run runs the controller until ctx ends. It starts it again when the Deployment has changed and, after a pause, when
-// it has ended by itself.
-func (p *playground) run(ctx context.Context) error {
-	pauses := flowcontrol.NewBackOff(firstPause, longestPause)
-	for {
-		if err := p.follow(ctx, pauses); err != nil && ctx.Err() == nil {
-			return err
-		}
-		var ended <-chan struct{}
-		if p.controller != nil {
-			ended = p.controller.Done()
-		}
-		select {
-		case <-ctx.Done():
-			fmt.Fprintln(p.out, "\nStopping.")
-			return p.stop()
-		case <-ended:
-			pauses.Next(p.name, time.Now())
-			fmt.Fprintf(p.out, "\nThe controller ended with exit code %d and is started again in %v. It printed last:\n  %s\n",
-				p.controller.PodExitCode(), pauses.Get(p.name), cluster.LastLines(p.controller.Log(), 1))
-			p.controller = nil
-		case <-time.After(time.Second / 4): // for changes of the Deployment
-		}
-	}
-}
-
-// follow stops and starts the controller as the Deployment wants it.
-func (p *playground) follow(ctx context.Context, pauses *flowcontrol.Backoff) error {
-	d, err := p.deployments.Get(ctx, p.name, metav1.GetOptions{})
+// follow has the controller run as the Deployment wants it. It starts the controller again when the Deployment has
+// changed and, after a pause, when it has ended by itself.
+func (p *playground) follow(ctx context.Context) (done bool, err error) {
+	p.notice()
+	deployments := p.cluster.Client().AppsV1().Deployments(p.deployment.Namespace)
+	d, err := deployments.Get(ctx, p.deployment.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return err
+		return false, err
 	}
 	wanted := err == nil && *d.Spec.Replicas > 0
-	settled := p.controller != nil || pauses.IsInBackOffSinceUpdate(p.name, time.Now())
-	if wanted && settled && d.Generation == p.generation {
-		return nil
+	if !wanted || d.Generation != p.generation {
+		p.pause, p.due = 0, time.Time{}
+		if err := p.stop(); err != nil {
+			return false, err
+		}
 	}
-	if err := p.stop(); err != nil || !wanted {
-		return err
+	if !wanted || p.controller != nil || time.Now().Before(p.due) {
+		return false, nil
 	}
 	installed, err := shipped.Deployed(ctx, p.cluster, d.Namespace, d.Name, *binary)
 	if err != nil {
-		return err
-	}
-	if d.Generation != p.generation {
-		pauses.Reset(p.name)
+		return false, err
 	}
 	if p.controller, err = installed.Start(shipped.RunOptions{Log: p.out}); err != nil {
-		return err
+		return false, err
 	}
 	p.generation = d.Generation
-	args := strings.Join(installed.Args, " ")
-	fmt.Fprintf(p.out, "\nThe controller runs as process %d with %s\n", p.controller.Pid(), args)
+	fmt.Fprintf(p.out, "\nThe controller runs as process %d with %s\n",
+		p.controller.Pid(), strings.Join(installed.Args, " "))
 	// The process stands for the Pods.
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: *d.Spec.Replicas,
 		UpdatedReplicas: *d.Spec.Replicas, ReadyReplicas: *d.Spec.Replicas, AvailableReplicas: *d.Spec.Replicas}
-	_, err = p.deployments.UpdateStatus(ctx, d, metav1.UpdateOptions{})
-	return err
+	_, err = deployments.UpdateStatus(ctx, d, metav1.UpdateOptions{})
+	return false, err
+}
+
+// notice sets when a controller that has ended by itself is started again.
+func (p *playground) notice() {
+	if p.controller == nil {
+		return
+	}
+	select {
+	case <-p.controller.Done():
+		p.pause = min(max(2*p.pause, firstPause), longestPause)
+		p.due = time.Now().Add(p.pause)
+		fmt.Fprintf(p.out, "\nThe controller ended with exit code %d and is started again in %v. It printed last:\n  %s\n",
+			p.controller.PodExitCode(), p.pause, cluster.LastLines(p.controller.Log(), 1))
+		p.controller = nil
+	default:
+	}
 }
 
 // stop asks the controller to stop if one runs, and waits until it has.
