@@ -95,15 +95,15 @@ func run(ctx context.Context) {
 	}
 	matching := get(regexp.Compile(*only))
 	printMachine(ctx)
-	any := false
+	found := false
 	for _, stage := range stages() {
 		stage = slices.DeleteFunc(stage, func(m benchmark) bool { return !matching.MatchString(m.name) })
 		if len(stage) > 0 {
-			any = true
+			found = true
 			measure(ctx, stage)
 		}
 	}
-	if !any {
+	if !found {
 		check(fmt.Errorf("-run: no benchmark matches %s", *only))
 	}
 }
