@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,7 @@ type decision struct {
 	withheld  Op
 	note      string // the state is foreign or out of scope
 	adoptable bool
+	behind    string // the namespace of a superseded source
 }
 
 // normal returns the decision with the state that follows from its operation.
@@ -51,7 +53,8 @@ func checkDecisions(t *testing.T, r *Rules, decisions map[string]decision) {
 			if len(tc.sources) > 0 {
 				tgt.Key.Name = tc.sources[0].Name
 			}
-			c := r.Decide(viewOf(r, tc.sources...), tgt)
+			v := viewOf(r, tc.sources...)
+			c := r.Decide(v, tgt)
 			if want := tc.normal(); c.Op != want.op || c.State != want.state || c.Why.Rule != want.why ||
 				c.Withheld != want.withheld {
 				t.Errorf("got %v, %v, why %v, withheld %v; want %v, %v, why %v, withheld %v",
@@ -63,6 +66,9 @@ func checkDecisions(t *testing.T, r *Rules, decisions map[string]decision) {
 			described := c.State == StateForeign || c.State == StateOutOfScope
 			if tc.note != "" && c.Note != tc.note || (c.Note != "") != described || c.Adoptable != tc.adoptable {
 				t.Errorf("got note %q, adoptable %v, of state %v; want %q, %v", c.Note, c.Adoptable, c.State, tc.note, tc.adoptable)
+			}
+			if behind := namespaces(r.Superseded(v, tgt, c)); strings.Join(behind, " ") != tc.behind {
+				t.Errorf("got superseded %q, want %q", behind, tc.behind)
 			}
 			if c.Key != tgt.Key {
 				t.Errorf("got key %v, want %v", c.Key, tgt.Key)
@@ -79,7 +85,6 @@ func cms(list ...*corev1.ConfigMap) []*corev1.ConfigMap { return list }
 func TestDecideAboutACopy(t *testing.T) {
 	r := testRules()
 	src := plantest.Source("platform", "settings")
-	unchangeable := plantest.Source("platform", "settings", plantest.Immutable)
 	reserved := plantest.Source("platform", "kube-root-ca.crt")
 	byPhase, byTime := plantest.Terminating("team-a"), plantest.Terminating("team-a")
 	byPhase.DeletionTimestamp, byTime.Status.Phase = nil, corev1.NamespaceActive
@@ -87,20 +92,9 @@ func TestDecideAboutACopy(t *testing.T) {
 	frozen := plantest.Source("platform", "settings", plantest.Annotation(PrefixAnnotation, "Team"))
 	tenant := plantest.Source("team-b", "settings", plantest.CreatedAt(1), plantest.Data("key", "theirs"))
 	checkDecisions(t, r, map[string]decision{
-		"nothing there":     {sources: cms(src), op: OpCreate},
-		"in sync":           {sources: cms(src), have: have(), state: StateSynced},
-		"C01 own namespace": {sources: cms(plantest.Source("team-a", "settings"))},
-		"C02 copy labelled true": {sources: cms(src), have: have(plantest.Label(DefaultLabel, SourceValue)),
-			op: OpUpdate},
-		"C03 the other takes over in place": {sources: cms(tenant), have: have(), op: OpUpdate},
-		"C05 reserved name":                 {sources: cms(reserved)},
-		"C05 a copy under a reserved name":  {sources: cms(reserved), have: plantest.Copy(r, reserved, "team-a")},
-		"C08 label removed, read live":      {sources: cms(src), have: have(plantest.Without(DefaultLabel)), op: OpUpdate},
-		"C19 edited, checksum untouched":    {sources: cms(src), have: have(plantest.Data("key", "edited")), op: OpUpdate},
-		"C22 immutable, other data": {sources: cms(src), have: have(plantest.Immutable, plantest.Data("key", "old")),
-			op: OpRecreate},
-		"C22 immutable, other metadata": {sources: cms(unchangeable), op: OpUpdate,
-			have: plantest.Copy(r, unchangeable, "team-a", plantest.Without(ManagedByLabel))},
+		"in sync":                          {sources: cms(src), have: have(), state: StateSynced},
+		"C05 reserved name":                {sources: cms(reserved)},
+		"C05 a copy under a reserved name": {sources: cms(reserved), have: plantest.Copy(r, reserved, "team-a")},
 		"C76 being deleted": {sources: cms(src), have: have(plantest.Deleting, plantest.Finalizer), state: StateForeign,
 			owner: "platform", note: "a copy is there that is being deleted, and its finalizer example.com/keep keeps it"},
 		"C76 being deleted, in sync, without a finalizer": {sources: cms(src), have: have(plantest.Deleting),
@@ -110,17 +104,18 @@ func TestDecideAboutACopy(t *testing.T) {
 		"C76 being deleted, unclaimed": {have: have(plantest.Deleting)},
 		"C28 terminating by its phase": {ns: byPhase, have: have()},
 		"C28 terminating by its time":  {ns: byTime, have: have()},
-		"C31 frozen, another waits":    {sources: cms(frozen, tenant), have: have(), state: StateFrozen, owner: "platform"},
-		"C31 frozen, being deleted":    {sources: cms(frozen), have: have(plantest.Deleting), state: StateFrozen},
-		"C31 frozen, nothing there":    {sources: cms(frozen)},
+		"C31 frozen, another waits": {sources: cms(frozen, tenant), have: have(), state: StateFrozen, owner: "platform",
+			behind: "team-b"},
+		"C31 frozen, being deleted": {sources: cms(frozen), have: have(plantest.Deleting), state: StateFrozen},
+		"C31 frozen, nothing there": {sources: cms(frozen)},
 		"C31 frozen, label removed, alone": {sources: cms(frozen), have: have(plantest.Without(DefaultLabel)),
 			state: StateFrozen},
 		"C31 frozen, label removed": {sources: cms(frozen, tenant), have: have(plantest.Without(DefaultLabel)),
-			state: StateFrozen},
-		"C31 frozen, a free place":        {sources: cms(frozen, tenant), op: OpCreate},
+			state: StateFrozen, behind: "team-b"},
+		"C31 frozen, a free place":        {sources: cms(frozen, tenant), op: OpCreate, owner: "team-b"},
 		"C41 namespace not in the cache":  {absent: true, have: have()},
 		"C43 label removed, unwanted":     {have: have(plantest.Without(DefaultLabel))},
-		"C47 labels not in the cache":     {sources: cms(src), ns: truncated("team-a")},
+		"C47 labels not in the cache":     {sources: cms(src, tenant), ns: truncated("team-a")},
 		"C47 the same, and a source gone": {ns: truncated("team-a"), have: have()},
 	})
 }
@@ -187,10 +182,8 @@ func TestDecideAboutAForeignObject(t *testing.T) {
 			state: StateForeign, note: "a copy of no instance is there"},
 		"C10 of another instance": {sources: cms(src), have: plantest.Copy(other, src, "team-a", adopt),
 			state: StateForeign, note: "a copy of instance other is there"},
-		"C11 foreign":            {sources: cms(src), have: foreign(), state: StateForeign, adoptable: true},
-		"C11 foreign, unwanted":  {have: foreign(adopt)},
-		"C12 adopted":            {sources: cms(src), have: foreign(adopt), op: OpUpdate},
-		"C12 adopted, immutable": {sources: cms(src), have: foreign(adopt, plantest.Immutable), op: OpRecreate},
+		"C11 foreign":           {sources: cms(src), have: foreign(), state: StateForeign, adoptable: true},
+		"C11 foreign, unwanted": {have: foreign(adopt)},
 		"C76 adopted, being deleted": {sources: cms(src), have: foreign(adopt, plantest.Deleting, plantest.Finalizer),
 			state: StateForeign, note: "a foreign ConfigMap of this name is there that is being deleted, " +
 				"and its finalizer example.com/keep keeps it"},
@@ -244,7 +237,8 @@ func TestDecideAboutAnUnwantedCopy(t *testing.T) {
 	})
 }
 
-// TestC62Held is the section "A change in stages", row by row. Unless a row says more, a target is held.
+// TestC62Held is the section "A change in stages", row by row. Unless a row says more, a target is held. Case C74: the
+// source that wins a target owns it, and the others that select it are superseded.
 func TestC62Held(t *testing.T) {
 	r, ns := testRules(), plantest.Namespace("team-a")
 	paused, rollout := plantest.Annotation(PausedAnnotation, PausedValue),
@@ -255,11 +249,13 @@ func TestC62Held(t *testing.T) {
 		return cms(src(append(o, plantest.Data("key", "changed"))...))
 	}
 	have := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Copy(r, src(), "team-a", o...) }
+	edited := have(plantest.Data("key", "x"))
 	foreign := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.ConfigMap("team-a", "settings", o...) }
 	canary := plantest.Namespace("team-a", "tier", "canary")
 	optedOut := plantest.Namespace("team-a", DefaultLabel, OptOutValue)
 	tenant := plantest.Source("team-b", "settings", plantest.CreatedAt(1))
 	holding := plantest.Source("team-b", "settings", paused)
+	elsewhere := plantest.Source("team-b", "settings", plantest.Annotation(PrefixAnnotation, "team-c"))
 	theirs := plantest.Copy(r, tenant, "team-a")
 	malformed := plantest.Source("team-b", "settings", plantest.Annotation(PrefixAnnotation, ""))
 	held := func(withheld Op, sources []*corev1.ConfigMap, ns *corev1.Namespace, have *corev1.ConfigMap) decision {
@@ -269,12 +265,16 @@ func TestC62Held(t *testing.T) {
 		d.why = why
 		return d
 	}
+	first := func(d decision) decision { // of two that select the target
+		d.behind = "team-b"
+		return d
+	}
 	checkDecisions(t, r, map[string]decision{
 		"a canary":                {sources: changed(rollout), ns: canary, have: have(), op: OpUpdate},
 		"a canary, nothing there": {sources: changed(rollout), ns: canary, op: OpCreate},
 		"outside":                 held(OpUpdate, changed(rollout), ns, have()),
 		"outside, nothing there":  held(OpCreate, changed(rollout), ns, nil),
-		"outside, edited":         held(OpUpdate, cms(src(rollout)), ns, have(plantest.Data("key", "x"))),
+		"outside, edited":         held(OpUpdate, cms(src(rollout)), ns, edited),
 		"outside, in sync":        {sources: cms(src(rollout)), have: have(), state: StateSynced},
 		"outside, immutable":      held(OpRecreate, changed(rollout), ns, have(plantest.Immutable)),
 		"outside, being deleted":  held(OpNone, changed(rollout), ns, have(plantest.Deleting)),
@@ -291,20 +291,21 @@ func TestC62Held(t *testing.T) {
 		"opted out":                        because(held(OpDelete, cms(src(paused)), optedOut, have()), ExcludedByOptOut),
 		"opted out, nothing there":         {sources: cms(src(paused)), ns: optedOut},
 		"deleted":                          {have: have(), op: OpDelete, why: SourceGone},
-		"C74 a forged source annotation":   {sources: cms(src(), holding), have: theirs, op: OpUpdate, owner: "platform"},
-		"C74 keeps its copy, ranked first": held(OpUpdate, cms(src(paused), holding), ns, have(plantest.Data("key", "x"))),
+		"C74 a forged source annotation":   {sources: cms(src(), holding), have: theirs, op: OpUpdate, behind: "team-b"},
+		"C74 selects other namespaces":     {sources: cms(src(), elsewhere), have: theirs, op: OpUpdate, owner: "platform"},
+		"C74 keeps its copy, ranked first": first(held(OpUpdate, cms(src(paused), holding), ns, edited)),
 		"C74 keeps its copy, alone": held(OpUpdate, cms(plantest.Source("team-b", "settings", paused,
 			plantest.Data("key", "changed"))), ns, theirs),
-		"C74 narrowed, another waits": held(OpUpdate, cms(src(paused, narrow), tenant), ns, have()),
+		"C74 narrowed, another waits": first(held(OpUpdate, cms(src(paused, narrow), tenant), ns, have())),
 		"C74 narrowed, nothing there": {sources: cms(src(paused, narrow), tenant), ns: ns, op: OpCreate, owner: "team-b"},
 		"C74 narrowed, a copy of another": {sources: cms(src(paused, narrow), tenant), have: theirs,
 			state: StateSynced, owner: "team-b"},
 		"C74 narrowed, label removed": {sources: cms(src(paused, narrow)), have: have(plantest.Without(DefaultLabel))},
 		"C74 narrowed, being deleted": {sources: cms(src(paused, narrow)), ns: ns, have: have(plantest.Deleting)},
-		"keeps its target":            held(OpCreate, cms(src(paused), tenant), ns, nil),
-		"waits to take over":          held(OpUpdate, cms(src(paused), tenant), ns, theirs),
+		"keeps its target":            first(held(OpCreate, cms(src(paused), tenant), ns, nil)),
+		"waits to take over":          first(held(OpUpdate, cms(src(paused), tenant), ns, theirs)),
 		"claims the copy of one gone": held(OpUpdate, cms(src(paused)), ns, theirs),
-		"C74 ranks behind, paused":    {sources: cms(src(), holding), have: have(plantest.Data("key", "x")), op: OpUpdate},
+		"C74 ranks behind, paused":    {sources: cms(src(), holding), have: edited, op: OpUpdate, behind: "team-b"},
 		"without label, read live":    held(OpUpdate, cms(src(paused)), ns, have(plantest.Without(DefaultLabel))),
 		"reserved name":               {sources: cms(plantest.Source("platform", "kube-root-ca.crt", paused))},
 		"its own namespace":           {sources: cms(plantest.Source("team-a", "settings", paused))},
@@ -322,45 +323,4 @@ func TestC62Held(t *testing.T) {
 		map[string]decision{"out of scope, --prune": outOfScope})
 	outOfScope.state, outOfScope.withheld = StateOutOfScope, OpNone
 	checkDecisions(t, r, map[string]decision{"C44 out of scope": outOfScope})
-}
-
-// TestC74SourcesOfATarget: the source that wins a target owns it. The others that select it are superseded.
-func TestC74SourcesOfATarget(t *testing.T) {
-	r, ns := testRules(), plantest.Namespace("team-a")
-	platform, tenant := plantest.Source("platform", "settings"), plantest.Source("team-b", "settings")
-	with := func(src *corev1.ConfigMap, key, value string) *corev1.ConfigMap {
-		src = src.DeepCopy()
-		src.Annotations[key] = value
-		return src
-	}
-	edited := plantest.Copy(r, tenant, "team-a", plantest.Data("key", "x"))
-	behind := []string{"team-b"}
-	for name, tc := range map[string]struct {
-		sources    []*corev1.ConfigMap
-		ns         *corev1.Namespace
-		owner      string
-		superseded []string
-	}{
-		"two claim it":             {cms(platform, tenant), ns, "platform", behind},
-		"one claims it":            {cms(platform, with(tenant, PrefixAnnotation, "team-c")), ns, "platform", nil},
-		"C74 its source is frozen": {cms(platform, with(tenant, PrefixAnnotation, "")), ns, "platform", nil},
-		"C74 its source holds it":  {cms(platform, with(tenant, PausedAnnotation, "true")), ns, "platform", behind},
-		"C74 the winner is frozen": {cms(with(platform, PrefixAnnotation, ""), tenant), ns, "team-b", nil},
-		"C62 the winner holds it":  {cms(with(platform, PausedAnnotation, "true"), tenant), ns, "platform", behind},
-		"labels not in the cache":  {cms(platform, tenant), truncated("team-a"), "", nil},
-	} {
-		v, target := viewOf(r, tc.sources...), Target{Key: keyIn("team-a"), Namespace: tc.ns, Have: edited}
-		c := r.Decide(v, target)
-		if got := c.Owner.Namespace; got != tc.owner {
-			t.Errorf("%s: got owner %q, want %q", name, got, tc.owner)
-		}
-		if got := namespaces(r.Superseded(v, target, c)); !slices.Equal(got, tc.superseded) {
-			t.Errorf("%s: got superseded %q, want %q", name, got, tc.superseded)
-		}
-		const why = `platform/settings holds the target, which stays as it is, ` +
-			`by the annotation mirror-controller.github.io/paused="true"`
-		if got := r.Reason(v, c); name == "C62 the winner holds it" && got != why {
-			t.Errorf("got reason %q, want %q", got, why)
-		}
-	}
 }

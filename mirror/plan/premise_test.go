@@ -8,6 +8,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
+// TestStillUnwanted: the live read confirms a deletion, or not. A selector of the flags, or any source of the name,
+// also one out of scope, makes labels decide.
 func TestStillUnwanted(t *testing.T) {
 	r, narrow := testRules(), testRules(func(o *Options) { o.SourceNamespaces = []string{"base"} })
 	pruning := testRules(func(o *Options) { o.SourceNamespaces, o.Prune = []string{"base"}, true })
@@ -52,29 +54,14 @@ func TestStillUnwanted(t *testing.T) {
 		"C41 another source claims":        {r, another, nil, gold, false},
 		"C41 another source does not":      {r, another, nil, a, true},
 		"C41 the cache shows no source":    {r, nil, src, out, false}, // nor perhaps the labels
+		"no source, and a selector":        {selecting, nil, nil, gold, true},
 	} {
-		if got := tc.rules.StillUnwanted(deletion, viewOf(tc.rules, tc.cached...), tc.live, tc.ns); got != tc.want {
+		v := viewOf(tc.rules, tc.cached...)
+		if got := tc.rules.StillUnwanted(deletion, v, tc.live, tc.ns); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
-	}
-}
-
-// TestDependsOnLabels: a selector of the flags, or any source of the name, also one out of scope, makes labels decide.
-func TestDependsOnLabels(t *testing.T) {
-	r, selecting := testRules(), testRules(func(o *Options) { o.NamespaceSelector = "tier" })
-	narrow, src := testRules(func(o *Options) { o.SourceNamespaces = []string{"base"} }), plantest.Source("platform", "settings")
-	for name, tc := range map[string]struct {
-		rules *Rules
-		v     *View
-		want  bool
-	}{
-		"nothing":               {r, &View{}, false},
-		"a source":              {r, viewOf(r, src), true},
-		"a source out of scope": {narrow, viewOf(narrow, src), true},
-		"a selector":            {selecting, &View{}, true},
-	} {
-		if got := tc.rules.DependsOnLabels(tc.v); got != tc.want {
-			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		if got, want := tc.rules.DependsOnLabels(v), tc.cached != nil || tc.rules == selecting; got != want {
+			t.Errorf("%s: got labels that decide %v, want %v", name, got, want)
 		}
 	}
 }

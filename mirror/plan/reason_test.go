@@ -10,8 +10,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestWhyACopyIsWritten is the table of what another client, or the source, may have done to a copy: the cause of a
-// repair, as metrics have it, and the reason in words.
+// TestWhyACopyIsWritten is the table of what another client, or the source, may have done to a copy: the operation, the
+// cause of a repair, as metrics have it, and the reason in words. Case C22.
 func TestWhyACopyIsWritten(t *testing.T) {
 	const edits = "labels or annotations of the copy were edited"
 	const again = "; it is immutable, so it is deleted and created again"
@@ -59,8 +59,15 @@ func TestWhyACopyIsWritten(t *testing.T) {
 	} {
 		v := viewOf(r, tc.source)
 		c := decideAt(r, v, plantest.Namespace("team-a"), stripped(r, tc.have))
-		if got := r.RepairCause(c, tc.wasSynced); c.Op == OpNone || got != tc.cause {
-			t.Errorf("%s: got %v because of %q, want a write because of %q", name, c.Op, got, tc.cause)
+		want := OpUpdate
+		switch {
+		case tc.have == nil:
+			want = OpCreate
+		case strings.HasSuffix(tc.reason, again):
+			want = OpRecreate
+		}
+		if got := r.RepairCause(c, tc.wasSynced); c.Op != want || c.State != StatePending || got != tc.cause {
+			t.Errorf("%s: got %v, %v because of %q, want %v because of %q", name, c.Op, c.State, got, want, tc.cause)
 		}
 		if got := r.Reason(v, c); got != tc.reason {
 			t.Errorf("%s: got %q, want %q", name, got, tc.reason)

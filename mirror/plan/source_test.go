@@ -14,7 +14,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestC31MalformedAnnotations: the error says where and why.
+// TestC31MalformedAnnotations: the error says where and why, also about an annotation that a source cannot have (C54). A
+// selector of 256 KiB (C47) would take megabytes of memory, and a millisecond for each namespace.
 func TestC31MalformedAnnotations(t *testing.T) {
 	const (
 		inPrefix    = "annotation mirror-controller.github.io/namespace-prefix: a prefix "
@@ -23,7 +24,11 @@ func TestC31MalformedAnnotations(t *testing.T) {
 		inPaused    = `annotation mirror-controller.github.io/paused: must be "true"; to go on, remove the annotation; it is `
 		noSuchStart = "must be the beginning of a namespace name: lower-case letters, digits and '-', " +
 			"with a letter or digit first"
-		empty = "must not be empty; remove the annotation for all targets"
+		empty   = "must not be empty; remove the annotation for all targets"
+		tooLong = ": has 4097 bytes, must have at most 4096; it is "
+		unknown = ": is not known; a source can have mirror-controller.github.io/namespace-prefix, " +
+			"mirror-controller.github.io/namespace-selector, mirror-controller.github.io/rollout, " +
+			"mirror-controller.github.io/paused"
 	)
 	long, kilobyte := strings.Repeat("a", 64), strings.Repeat("a", 1<<10)
 	for name, tc := range map[string]struct {
@@ -50,6 +55,17 @@ func TestC31MalformedAnnotations(t *testing.T) {
 			"unable to parse requirement: " + `values[0][tier]: Invalid value: "aaa`}},
 		"C83 the end of a long selector": {texts{SelectorAnnotation: strings.Repeat("tier=gold,", 200) + "tier==="},
 			[]string{inSelector + "unable to parse requirement: found '=', expected: identifier"}},
+		"C47 prefixes too long": {texts{PrefixAnnotation: strings.Repeat("a", 4097)},
+			[]string{"annotation " + PrefixAnnotation + tooLong}},
+		"C47 selectors too long": {texts{SelectorAnnotation: strings.Repeat("a", 4097),
+			RolloutAnnotation: strings.Repeat("a", 4097)},
+			[]string{"annotation " + SelectorAnnotation + tooLong, "annotation " + RolloutAnnotation + tooLong}},
+		"C54 much like one that is known": {texts{Domain + "/namespace-prefixes": "team-a"},
+			[]string{"annotation mirror-controller.github.io/namespace-prefixes" + unknown}},
+		"C54 upper case": {texts{Domain + "/Namespace-Prefix": "team-a"},
+			[]string{"annotation mirror-controller.github.io/Namespace-Prefix" + unknown}},
+		"C54 much like one of copies": {texts{Domain + "/checksums": ""},
+			[]string{"annotation mirror-controller.github.io/checksums" + unknown}},
 	} {
 		src := plantest.Source("platform", "settings")
 		src.Annotations = tc.annotations
@@ -116,6 +132,8 @@ func TestExclusion(t *testing.T) {
 			a, ExcludedBySelector},
 		"not selected by the flag": {gilded, source(), a, ExcludedByNamespaceSelector},
 		"namespace without labels": {testRules(), source(selector("!tier")), bare, NotExcluded},
+		"C47 a selector at its limit": {testRules(), source(selector(strings.Repeat("!a,", 1364) + "!bcd")), bare,
+			NotExcluded},
 	} {
 		s := tc.rules.ParseSource(tc.src)
 		if got := tc.rules.Exclusion(s, tc.ns); got != tc.want {
@@ -161,36 +179,6 @@ func namespaces(sources []*Source) (list []string) {
 		list = append(list, s.Key.Namespace)
 	}
 	return list
-}
-
-// TestC47LongAnnotations: a selector of 256 KiB would take megabytes of memory, and a millisecond for each namespace.
-func TestC47LongAnnotations(t *testing.T) {
-	for _, key := range []string{PrefixAnnotation, SelectorAnnotation, RolloutAnnotation} {
-		for n, frozen := range map[int]bool{maxAnnotation: false, maxAnnotation + 1: true} {
-			value := strings.Repeat("a,", maxAnnotation)[:n-1] + "a"
-			s := testRules().ParseSource(plantest.Source("platform", "settings", plantest.Annotation(key, value)))
-			if (s.Frozen != nil) != frozen && key != PrefixAnnotation || frozen && s.Frozen == nil {
-				t.Errorf("%s of %d bytes: got frozen by %v, want frozen %v", key, n, s.Frozen, frozen)
-			}
-			if frozen && len(s.Frozen.Error()) > 400 {
-				t.Errorf("%s: got an error of %d bytes", key, len(s.Frozen.Error()))
-			}
-		}
-	}
-}
-
-// TestC54UnknownAnnotations: a source with an annotation of ours that it cannot have is frozen, and the error lists
-// those that it can have.
-func TestC54UnknownAnnotations(t *testing.T) {
-	for _, key := range []string{"namespace-prefixes", "Namespace-Prefix", "exclude-namespace", "prune", "checksums"} {
-		cm := plantest.Source("platform", "settings")
-		cm.Annotations = map[string]string{Domain + "/" + key: "team-a"}
-		want := "annotation " + Domain + "/" + key + ": is not known; a source can have " +
-			PrefixAnnotation + ", " + SelectorAnnotation + ", " + RolloutAnnotation + ", " + PausedAnnotation
-		if got := NewRules(testOptions()).ParseSource(cm).Frozen; got == nil || got.Error() != want {
-			t.Errorf("got error %v, want %s", got, want)
-		}
-	}
 }
 
 // TestC54KnownAnnotations: each key of the contract is known, and so are keys of other domains.
