@@ -5,32 +5,26 @@ import "testing"
 func TestClientConfig(t *testing.T) {
 	outsideOfAnyCluster(t)
 	kubeconfig := "--kubeconfig=" + writeKubeconfig(t, "one", "https://one.example")
-	for _, test := range []struct {
-		name string
-		args []string
-		host string
-	}{
-		{"current context", nil, "https://one.example"},
-		{"other context", []string{"--context=two"}, "https://two.example"},
+	for host, args := range map[string][]string{
+		"https://one.example": {kubeconfig}, // the current context
+		"https://two.example": {kubeconfig, "--context=two"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			opts := newOptions()
-			noError(t, parse(combine(opts.bind()), append(test.args, kubeconfig)))
-			config, err := opts.clientConfig()
-			noError(t, err)
-			if config.Host != test.host || config.QPS != -1 {
-				t.Errorf("host %s, QPS %v, want %s and no throttle", config.Host, config.QPS, test.host)
-			}
-			if config.UserAgent != "mirror-controller/"+version()+" instance/default" {
-				t.Errorf("user agent %q", config.UserAgent)
-			}
-			const protobuf = "application/vnd.kubernetes.protobuf"
-			if config.ContentType != protobuf || config.AcceptContentTypes != protobuf+",application/json" {
-				t.Errorf("sends %q, accepts %q, want protobuf, and JSON behind it", config.ContentType, config.AcceptContentTypes)
-			}
-			if !config.DisableCompression {
-				t.Error("has the API server compress each event")
-			}
-		})
+		opts := newOptions()
+		noError(t, parse(combine(opts.bind()), args))
+		config, err := opts.clientConfig()
+		noError(t, err)
+		if config.Host != host || config.QPS != -1 {
+			t.Errorf("host %s, QPS %v, want %s and no throttle", config.Host, config.QPS, host)
+		}
+		if config.UserAgent != "mirror-controller/"+version()+" instance/default" {
+			t.Errorf("user agent %q", config.UserAgent)
+		}
+		const protobuf = "application/vnd.kubernetes.protobuf"
+		if config.ContentType != protobuf || config.AcceptContentTypes != protobuf+",application/json" {
+			t.Errorf("sends %q, accepts %q, want protobuf, and JSON behind it", config.ContentType, config.AcceptContentTypes)
+		}
+		if !config.DisableCompression {
+			t.Error("has the API server compress each event")
+		}
 	}
 }

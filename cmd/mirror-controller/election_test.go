@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -40,7 +41,6 @@ type fakeLock struct {
 	lease    *fakeLease
 	identity string
 	seen     int
-	forgets  bool // the answer to a write that is done is lost
 	requests atomic.Int32
 	hindered atomic.Value // a hinder, before a write is done
 }
@@ -66,16 +66,12 @@ func (l *fakeLock) Create(ctx context.Context, record resourcelock.LeaderElectio
 
 func (l *fakeLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.requests.Add(1)
-	if do, ok := l.hindered.Load().(hinder); ok {
+	if do, _ := l.hindered.Load().(hinder); do != nil {
 		if err := do(ctx, record); err != nil {
 			return err
 		}
 	}
-	err := l.lease.write(record, &l.seen)
-	if l.forgets {
-		return errors.New("no answer")
-	}
-	return err
+	return l.lease.write(record, &l.seen)
 }
 
 func (l *fakeLock) hinder(h hinder) { l.hindered.Store(h) }
@@ -187,30 +183,28 @@ func (r *replica) end() error {
 // times.
 func TestLeaseIsReleasedAfterTheLastWrite(t *testing.T) {
 	for range 20 {
-		synctest.Test(t, testHandOver)
-	}
-}
-
-func testHandOver(t *testing.T) {
-	lease := &fakeLease{}
-	first, second := newReplica(t, lease, "first"), newReplica(t, lease, "second")
-	first.inFlight = 25 * time.Second // longer than the lease: it has to be renewed meanwhile
-	first.winding = time.Minute       // work without writes holds up no successor
-	first.start()
-	second.start()
-	pass(time.Minute)
-	if first.began.IsZero() || !second.began.IsZero() {
-		t.Fatal("not the first leads, and only the first")
-	}
-	wrote := time.Now().Add(first.inFlight)
-	noError(t, first.end())
-	synctest.Wait()
-	if wait := second.began.Sub(wrote); second.began.IsZero() || wait < 0 || wait > 5*time.Second {
-		t.Errorf("the second began %v after the last write of the first, want 0 to 5s", wait)
-	}
-	noError(t, second.end())
-	if lease.holder() != "" {
-		t.Errorf("at the end %q has the lease, want that it is given back", lease.holder())
+		synctest.Test(t, func(t *testing.T) {
+			lease := &fakeLease{}
+			first, second := newReplica(t, lease, "first"), newReplica(t, lease, "second")
+			first.inFlight = 25 * time.Second // longer than the lease: it has to be renewed meanwhile
+			first.winding = time.Minute       // work without writes holds up no successor
+			first.start()
+			second.start()
+			pass(time.Minute)
+			if first.began.IsZero() || !second.began.IsZero() {
+				t.Fatal("not the first leads, and only the first")
+			}
+			wrote := time.Now().Add(first.inFlight)
+			noError(t, first.end())
+			synctest.Wait()
+			if wait := second.began.Sub(wrote); second.began.IsZero() || wait < 0 || wait > 5*time.Second {
+				t.Errorf("the second began %v after the last write of the first, want 0 to 5s", wait)
+			}
+			noError(t, second.end())
+			if lease.holder() != "" {
+				t.Errorf("at the end %q has the lease, want that it is given back", lease.holder())
+			}
+		})
 	}
 }
 
@@ -233,33 +227,23 @@ func TestReleaseIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestReleaseSparesAnother that has the lease meanwhile.
-func TestReleaseSparesAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lease := &fakeLease{}
-		r := newReplica(t, lease, "us").start()
-		lease.take("them")
-		noError(t, r.end())
-		if lease.holder() != "them" {
-			t.Errorf("%q has the lease, want that of them", lease.holder())
-		}
-	})
-}
-
 // TestLeaseIsReleasedWithoutATerm stops a process that has acquired the lease and does not know it, because the answer
 // was lost.
 func TestLeaseIsReleasedWithoutATerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &fakeLease{}
 		r := newReplica(t, lease, "us")
-		r.lock.forgets = true
+		r.lock.hinder(func(_ context.Context, record resourcelock.LeaderElectionRecord) error {
+			_ = lease.write(record, &r.lock.seen)
+			return errors.New("no answer")
+		})
 		r.start()
 		if lease.holder() != "us" || !r.began.IsZero() {
 			t.Fatalf("%q has the lease, and its term began at %v", lease.holder(), r.began)
 		}
 		r.stop()
 		pass(releaseRetry / 2)
-		r.lock.forgets = false
+		r.lock.hinder(nil)
 		noError(t, <-r.err)
 		if lease.holder() != "" {
 			t.Errorf("%q has the lease, want that it is released", lease.holder())
@@ -388,59 +372,43 @@ func TestLostLease(t *testing.T) {
 }
 
 // TestTakenLease has a leader that finds its lease with another process, or released by it: the term ends with the next
-// renewal, and is not continued when the lease is free. Case C35.
+// renewal, and is not continued when the lease is free. A leader that stops leaves it to the other. Case C35.
 func TestTakenLease(t *testing.T) {
-	for _, holder := range []string{"another", ""} {
-		t.Run("holder "+holder, func(t *testing.T) {
+	for _, tc := range []struct {
+		holder string
+		stops  bool
+	}{{"another", false}, {"", false}, {"another", true}} {
+		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lease := &fakeLease{}
 				r := newReplica(t, lease, "us").start()
 				pass(time.Minute) // a multiple of the retry period
-				lease.take(holder)
+				lease.take(tc.holder)
 				taken := time.Now()
-				if err := <-r.err; !errors.Is(err, mirror.ErrLeadershipLost) {
+				if tc.stops {
+					noError(t, r.end())
+				} else if err := <-r.err; !errors.Is(err, mirror.ErrLeadershipLost) {
 					t.Errorf("error %v, want that the leadership is lost", err)
-				}
-				if took := r.ended.Sub(taken); took != defaults.retryPeriod {
+				} else if took := r.ended.Sub(taken); took != defaults.retryPeriod {
 					t.Errorf("the term ended after %v, want %v", took, defaults.retryPeriod)
 				}
-				if lease.holder() != holder {
-					t.Errorf("%q has the lease, want %q", lease.holder(), holder)
+				if lease.holder() != tc.holder {
+					t.Errorf("%q has the lease, want %q", lease.holder(), tc.holder)
 				}
 			})
 		})
 	}
 }
 
-// TestLeaseEndsInAPause: a leader that reads its lease only when that has expired sends no request and ends. Case C61.
+// TestLeaseEndsInAPause: a leader whose elector neither renews nor gives up fails its liveness. If it reads its lease
+// only when that has expired, it sends no request and ends. Case C61.
 func TestLeaseEndsInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader := newReplica(t, &fakeLease{}, "leader").start()
+		pass(time.Minute)
 		stuck := make(chan struct{})
 		leader.lock.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
 			<-stuck
-			return errors.New("too late")
-		})
-		pass(time.Minute)
-		before := leader.lock.requests.Load()
-		if _, _, err := leader.election.Get(t.Context()); err == nil || leader.lock.requests.Load() > before {
-			t.Errorf("got error %v and %d requests, want an error alone", err, leader.lock.requests.Load()-before)
-		}
-		close(stuck)
-		if err := <-leader.err; !errors.Is(err, mirror.ErrLeadershipLost) {
-			t.Errorf("error %v, want that the leadership is lost", err)
-		}
-	})
-}
-
-// TestStuckLeader: a leader whose elector neither renews nor gives up fails its liveness.
-func TestStuckLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		leader := newReplica(t, &fakeLease{}, "leader").start()
-		pass(time.Minute)
-		free := make(chan struct{})
-		leader.lock.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
-			<-free
 			return errors.New("too late")
 		})
 		pass(30 * time.Second)
@@ -451,7 +419,13 @@ func TestStuckLeader(t *testing.T) {
 		if leader.watchdog.Check(nil) == nil {
 			t.Error("a leader that has been stuck for 40 s passes")
 		}
-		close(free)
-		<-leader.err
+		before := leader.lock.requests.Load()
+		if _, _, err := leader.election.Get(t.Context()); err == nil || leader.lock.requests.Load() > before {
+			t.Errorf("got error %v and %d requests, want an error alone", err, leader.lock.requests.Load()-before)
+		}
+		close(stuck)
+		if err := <-leader.err; !errors.Is(err, mirror.ErrLeadershipLost) {
+			t.Errorf("error %v, want that the leadership is lost", err)
+		}
 	})
 }

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -23,84 +19,74 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// eventServer is an API server for events. It answers without a network, so that time can be virtual.
+var resource = corev1.Resource("events")
+
+// eventServer is an API server for events.
 type eventServer struct {
+	typedcorev1.EventInterface
 	events  []*corev1.Event
 	refuses []error // the answers to the next requests
 	serves  bool    // what it refuses, too: an answer is lost
 	hangs   bool    // no answer comes
 }
 
-// RoundTrip implements [http.RoundTripper].
-func (s *eventServer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if s.hangs {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
+// answer serves a request, refuses it or hangs.
+func (s *eventServer) answer(ctx context.Context, serve func() (*corev1.Event, error)) (*corev1.Event, error) {
+	switch {
+	case s.hangs:
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case len(s.refuses) == 0:
+		return serve()
+	case s.serves:
+		_, _ = serve()
 	}
-	var answer any
-	var err error
-	if len(s.refuses) == 0 || s.serves {
-		answer, err = s.serve(r)
-	}
-	if len(s.refuses) > 0 {
-		err, s.refuses = s.refuses[0], s.refuses[1:]
-	}
-	code := http.StatusOK
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		answered := status.Status()
-		answered.APIVersion, answered.Kind = "v1", "Status"
-		answer, code = &answered, int(answered.Code)
-	} else if err != nil {
-		return nil, err
-	}
-	body, err := json.Marshal(answer)
-	return &http.Response{StatusCode: code, Body: io.NopCloser(bytes.NewReader(body)), Request: r,
-		Header: http.Header{"Content-Type": {"application/json"}}}, err
+	err := s.refuses[0]
+	s.refuses = s.refuses[1:]
+	return nil, err
 }
 
-// serve creates or patches an event.
-func (s *eventServer) serve(r *http.Request) (*corev1.Event, error) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	event, name := &corev1.Event{}, path.Base(r.URL.Path)
-	if r.Method == http.MethodPost {
-		if err = json.Unmarshal(body, event); err != nil {
-			return nil, err
+func (s *eventServer) find(name string) int {
+	return slices.IndexFunc(s.events, func(e *corev1.Event) bool { return e.Name == name })
+}
+
+// CreateWithEventNamespaceWithContext implements [typedcorev1.EventExpansion].
+func (s *eventServer) CreateWithEventNamespaceWithContext(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
+	return s.answer(ctx, func() (*corev1.Event, error) {
+		switch {
+		case s.find(e.Name) >= 0:
+			return nil, apierrors.NewAlreadyExists(resource, e.Name)
+		case len(validation.NameIsDNSSubdomain(e.Name, false)) > 0, e.ResourceVersion != "":
+			return nil, apierrors.NewBadRequest("an invalid name, or a resourceVersion of an event that is to be created")
 		}
-		name = event.Name
-	}
-	i := slices.IndexFunc(s.events, func(e *corev1.Event) bool { return e.Name == name })
-	switch {
-	case r.Method == http.MethodPost && i >= 0:
-		return nil, apierrors.NewAlreadyExists(corev1.Resource("events"), name)
-	case r.Method == http.MethodPost && len(validation.NameIsDNSSubdomain(name, false)) > 0:
-		return nil, apierrors.NewBadRequest("invalid name " + name)
-	case r.Method == http.MethodPost && event.ResourceVersion != "":
-		return nil, apierrors.NewBadRequest("a resourceVersion of an event that is to be created")
-	case r.Method == http.MethodPost:
-		event.ResourceVersion = "1"
-		s.events = append(s.events, event)
-		return event, nil
-	case i < 0:
-		return nil, apierrors.NewNotFound(corev1.Resource("events"), name)
-	}
-	old, err := json.Marshal(s.events[i])
-	if err != nil {
-		return nil, err
-	}
-	if body, err = strategicpatch.StrategicMergePatch(old, body, event); err != nil {
-		return nil, err
-	}
-	s.events[i] = event
-	return event, json.Unmarshal(body, event)
+		made := e.DeepCopy()
+		made.ResourceVersion = "1"
+		s.events = append(s.events, made)
+		return made, nil
+	})
+}
+
+// PatchWithEventNamespaceWithContext implements [typedcorev1.EventExpansion].
+func (s *eventServer) PatchWithEventNamespaceWithContext(ctx context.Context, e *corev1.Event, patch []byte) (
+	*corev1.Event, error) {
+	return s.answer(ctx, func() (*corev1.Event, error) {
+		i := s.find(e.Name)
+		if i < 0 {
+			return nil, apierrors.NewNotFound(resource, e.Name)
+		}
+		patched := &corev1.Event{}
+		old, err := json.Marshal(s.events[i])
+		if err == nil {
+			patch, err = strategicpatch.StrategicMergePatch(old, patch, patched)
+		}
+		s.events[i] = patched
+		return patched, errors.Join(err, json.Unmarshal(patch, patched))
+	})
 }
 
 // texts are those of the events with their counts, in the order of their creation.
@@ -123,8 +109,7 @@ func testEvents(t *testing.T, test func(t *testing.T, server *eventServer, send 
 
 func senderTo(t *testing.T, server *eventServer) *eventSender {
 	t.Helper()
-	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://api", Transport: server, QPS: -1})
-	sender, err := newEventSender(client.CoreV1().Events(metav1.NamespaceAll))
+	sender, err := newEventSender(server)
 	noError(t, err)
 	return sender
 }
@@ -157,7 +142,6 @@ func TestEvent(t *testing.T) {
 				t.Errorf("got the name %q, want one that begins with that of the source", got.Name)
 			}
 			want := &corev1.Event{
-				TypeMeta: got.TypeMeta,
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: got.Name, ResourceVersion: "1",
 					Annotations: map[string]string{"instance": "default"}},
 				InvolvedObject: corev1.ObjectReference{
@@ -204,7 +188,7 @@ func TestRepeatedTextIsCounted(t *testing.T) {
 
 // TestSendReturnsRefusals, and an event that is sent again then arrives. An answer that no retry can change is none.
 func TestSendReturnsRefusals(t *testing.T) {
-	resource, kind := corev1.Resource("events"), corev1.SchemeGroupVersion.WithKind("Event").GroupKind()
+	kind := corev1.SchemeGroupVersion.WithKind("Event").GroupKind()
 	terminating := apierrors.NewForbidden(resource, "", errors.New("being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for name, test := range map[string]struct {
@@ -243,7 +227,6 @@ func TestLostAnswer(t *testing.T) {
 		}
 		noError(t, send("text"))
 		expectTexts(t, server, "text x2")
-		resource := corev1.Resource("events")
 		server.refuses = []error{apierrors.NewNotFound(resource, ""), apierrors.NewAlreadyExists(resource, "")}
 		noError(t, send("text"))
 		if len(server.refuses) > 0 {
