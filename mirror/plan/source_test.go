@@ -14,8 +14,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestC31MalformedAnnotations: the error says where and why, also about an annotation that a source cannot have (C54). A
-// selector of 256 KiB (C47) would take megabytes of memory, and a millisecond for each namespace.
+// TestC31MalformedAnnotations: the error says where and why, also about an annotation that a source cannot have (C54).
+// A selector of 256 KiB (C47) would take megabytes of memory, and a millisecond for each namespace.
 func TestC31MalformedAnnotations(t *testing.T) {
 	const (
 		inPrefix    = "annotation mirror-controller.github.io/namespace-prefix: a prefix "
