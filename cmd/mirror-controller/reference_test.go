@@ -80,8 +80,8 @@ func flagList() string {
 		sections.FlagSets[section].VisitAll(func(f *pflag.Flag) {
 			_, usage := pflag.UnquoteUsage(f)
 			flag := "`" + spell(f) + "`"
-			if value := defaultOf(f); value != "" {
-				flag += " (" + value + ")"
+			if value := strings.Trim(f.DefValue, "[]"); value != "" && value != "false" {
+				flag += " (`" + value + "`)"
 			}
 			if rare.MatchString(f.Name) {
 				list = append(list, flag)
@@ -91,16 +91,6 @@ func flagList() string {
 		})
 	}
 	return usual + "\nRarely needed, and explained by `--help`: " + strings.Join(list, ", ") + ".\n"
-}
-
-// defaultOf is the default as a user would write it; nothing where it says nothing.
-func defaultOf(f *pflag.Flag) string {
-	switch value := strings.Trim(f.DefValue, "[]"); value {
-	case "", "false":
-		return ""
-	default:
-		return "`" + value + "`"
-	}
 }
 
 // metricList is the list of the metrics of this project, from the golden file to which a test of package mirror holds
