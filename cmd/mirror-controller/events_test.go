@@ -76,7 +76,10 @@ func (s *eventServer) PatchWithEventNamespaceWithContext(ctx context.Context, e 
 	*corev1.Event, error) {
 	return s.answer(ctx, func() (*corev1.Event, error) {
 		i := s.find(e.Name)
-		if i < 0 {
+		switch {
+		case len(patch) == 0:
+			return nil, apierrors.NewBadRequest("an empty patch")
+		case i < 0:
 			return nil, apierrors.NewNotFound(resource, e.Name)
 		}
 		patched := &corev1.Event{}
