@@ -50,13 +50,8 @@ type configMapClient struct {
 type noConfigMaps struct{ typedcorev1.ConfigMapInterface }
 
 func (c configMapClient) List(ctx context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
-	found, meta, err := c.list(ctx, o)
-	list := &corev1.ConfigMapList{ListMeta: meta}
-	for _, cm := range found {
-		if c.namespace == "" || cm.Namespace == c.namespace {
-			list.Items = append(list.Items, *cm)
-		}
-	}
+	list := &corev1.ConfigMapList{}
+	err := c.list(ctx, o, &list.ListMeta, func(cm *corev1.ConfigMap) { list.Items = append(list.Items, *cm) })
 	return list, err
 }
 
@@ -68,11 +63,8 @@ type namespaceClient struct {
 type noNamespaces struct{ typedcorev1.NamespaceInterface }
 
 func (c namespaceClient) List(ctx context.Context, o metav1.ListOptions) (*corev1.NamespaceList, error) {
-	found, meta, err := c.list(ctx, o)
-	list := &corev1.NamespaceList{ListMeta: meta}
-	for _, ns := range found {
-		list.Items = append(list.Items, *ns)
-	}
+	list := &corev1.NamespaceList{}
+	err := c.list(ctx, o, &list.ListMeta, func(ns *corev1.Namespace) { list.Items = append(list.Items, *ns) })
 	return list, err
 }
 
@@ -99,29 +91,39 @@ func (c client[T]) do(ctx context.Context, verb, name string, send func(Call) (T
 		defer s.write(writeOf{c.process, Key{Namespace: c.namespace, Name: name}})()
 	}
 	h := s.hooks.Load()
-	h.Before(this)
-	if h.Hangs(this) {
+	if h.Before != nil {
+		h.Before(this)
+	}
+	if ask(h.Hangs, this) {
 		s.Hung.Add(1)
 		<-ctx.Done()
 		return none, ctx.Err()
 	}
-	if d := h.Takes(this); !wait(ctx, d) {
-		if h.Arrives(this) {
+	if d := ask(h.Takes, this); !wait(ctx, d) {
+		if ask(h.Arrives, this) {
 			time.AfterFunc(d, func() { _, _ = send(this) })
 		}
 		return none, ctx.Err()
 	}
-	if err := h.Refuses(this); err != nil {
+	if err := ask(h.Refuses, this); err != nil {
 		return none, err
 	}
 	answer, err := send(this)
-	if lost := h.Loses(this); lost != nil {
+	if lost := ask(h.Loses, this); lost != nil {
 		return none, lost
 	}
-	if !wait(ctx, h.Answers(this)) {
+	if !wait(ctx, ask(h.Answers, this)) {
 		return none, ctx.Err()
 	}
 	return answer, err
+}
+
+// ask returns what a hook returns, which may be nil.
+func ask[C, R any](hook func(C) R, c C) (none R) {
+	if hook == nil {
+		return none
+	}
+	return hook(c)
 }
 
 // wait returns false if ctx ends before the time is over.
@@ -143,7 +145,9 @@ func (c client[T]) altered(this Call, sent T) (T, Origin) {
 	if !ok || !c.hooked {
 		return sent, Origin{Controller: c.hooked}
 	}
-	c.server.hooks.Load().Alters(this, cm)
+	if alters := c.server.hooks.Load().Alters; alters != nil {
+		alters(this, cm)
+	}
 	by := Origin{Controller: true, Altered: !equality.Semantic.DeepEqual(any(cm), any(sent))}
 	if by.Altered && cm.UID != "" {
 		c.server.Altered.Store(cm.UID, true)
@@ -223,33 +227,38 @@ func (c client[T]) Get(ctx context.Context, name string, _ metav1.GetOptions) (T
 	return c.do(ctx, "get", name, func(Call) (T, error) { return c.store.Get(Key{Namespace: c.namespace, Name: name}) })
 }
 
-func (c client[T]) list(ctx context.Context, o metav1.ListOptions) (found []T, meta metav1.ListMeta, err error) {
+// list yields a page of the objects in the namespace of the client, or in all.
+func (c client[T]) list(ctx context.Context, o metav1.ListOptions, meta *metav1.ListMeta, yield func(T)) error {
 	selector, err := labels.Parse(o.LabelSelector)
 	if err != nil {
-		return nil, meta, err
+		return err
 	}
 	_, err = c.do(ctx, "list", "", func(Call) (none T, err error) {
-		found, meta = c.store.list(selector, o)
+		var page []T
+		page, *meta = c.store.list(selector, o)
+		for _, object := range page {
+			if c.namespace == "" || object.GetNamespace() == c.namespace {
+				yield(object)
+			}
+		}
 		return none, nil
 	})
-	return found, meta, err
+	return err
 }
 
 func (c client[T]) Watch(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
-	if c.server.hooks.Load().Plain(c.store.resource.Resource) {
+	resource, hooks := c.store.resource.Resource, &c.server.hooks
+	if ask(hooks.Load().Plain, resource) {
 		o.SendInitialEvents = nil
 	}
+	lag := func() time.Duration { return ask(hooks.Load().Lags, resource) }
+	lost := func(o T) bool {
+		loses := hooks.Load().Lost
+		return loses != nil && loses(resource, o.GetNamespace())
+	}
 	_, err = c.do(ctx, "watch", "", func(Call) (none T, err error) {
-		w, err = c.store.watch(ctx, o, c.lost, c.lag)
+		w, err = c.store.watch(ctx, o, lost, lag)
 		return none, err
 	})
 	return w, err
-}
-
-// lag returns how long after a change a watch shows it.
-func (c client[T]) lag() time.Duration { return c.server.hooks.Load().Lags(c.store.resource.Resource) }
-
-// lost reports whether a watch does not show this object.
-func (c client[T]) lost(o T) bool {
-	return c.server.hooks.Load().Lost(c.store.resource.Resource, o.GetNamespace())
 }

@@ -33,7 +33,7 @@ func (c Call) IsWrite() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete"}, c.Verb)
 }
 
-// Hooks act on the requests of the controller.
+// Hooks act on the requests of the controller. Those that are nil do nothing.
 type Hooks struct {
 	Before  func(Call)
 	Hangs   func(Call) bool          // there is no answer until the caller gives up
@@ -69,24 +69,11 @@ type Server struct {
 // NewServer returns an API server that holds these ConfigMaps and namespaces.
 func NewServer(objects ...runtime.Object) *Server {
 	s := &Server{calls: map[Call]int{}, inFlight: map[writeOf]bool{}}
-	atOnce := func(Call) time.Duration { return 0 }
-	s.hooks.Store(&Hooks{
-		Before:  func(Call) {},
-		Hangs:   func(Call) bool { return false },
-		Takes:   atOnce,
-		Arrives: func(Call) bool { return false },
-		Refuses: func(Call) error { return nil },
-		Alters:  func(Call, *corev1.ConfigMap) {},
-		Loses:   func(Call) error { return nil },
-		Answers: atOnce,
-		Lags:    func(string) time.Duration { return 0 },
-		Lost:    func(string, string) bool { return false },
-		Plain:   func(string) bool { return false },
-	})
+	s.hooks.Store(&Hooks{})
 	s.Interface = clientset{core: core{server: s}}
 	clock := &atomic.Int64{}
-	any := func(op string, old, new *corev1.Namespace) error { return nil }
-	s.Namespaces = newStore(clock, "namespaces", &corev1.Namespace{}, any)
+	s.Namespaces = newStore(clock, "namespaces", &corev1.Namespace{},
+		func(_ string, _, _ *corev1.Namespace) error { return nil })
 	s.ConfigMaps = newStore(clock, "configmaps", &corev1.ConfigMap{}, s.admit)
 	for _, o := range objects {
 		switch o := o.(type) {
@@ -124,10 +111,9 @@ func validateUpdate(old, cm *corev1.ConfigMap) error {
 		problems = append(problems, field.Forbidden(field.NewPath("metadata", "deletionTimestamp"), "is immutable"))
 	}
 	if old.DeletionTimestamp != nil {
-		for _, finalizer := range cm.Finalizers {
-			if !slices.Contains(old.Finalizers, finalizer) {
-				problems = append(problems, field.Forbidden(field.NewPath("metadata", "finalizers"), "the object is being deleted"))
-			}
+		isNew := func(finalizer string) bool { return !slices.Contains(old.Finalizers, finalizer) }
+		if slices.ContainsFunc(cm.Finalizers, isNew) {
+			problems = append(problems, field.Forbidden(field.NewPath("metadata", "finalizers"), "the object is being deleted"))
 		}
 	}
 	if len(problems) > 0 {
@@ -158,19 +144,15 @@ func (s *Server) Terminate(namespace string) {
 // Finalize deletes what is in a namespace that is being deleted, and then the namespace. It reports whether that is
 // gone: objects with finalizers hold it up.
 func (s *Server) Finalize(namespace string) (gone bool) {
-	left := 0
+	gone = true
 	for _, cm := range s.ConfigMaps.All() {
 		if cm.Namespace == namespace {
 			_ = s.ConfigMaps.delete(KeyOf(cm), nil, Origin{}) // the controller may be faster
-			if _, err := s.ConfigMaps.Get(KeyOf(cm)); err == nil {
-				left++
-			}
+			_, err := s.ConfigMaps.Get(KeyOf(cm))
+			gone = gone && err != nil
 		}
 	}
-	if left > 0 {
-		return false
-	}
-	return s.Namespaces.delete(Key{Name: namespace}, nil, Origin{}) == nil
+	return gone && s.Namespaces.delete(Key{Name: namespace}, nil, Origin{}) == nil
 }
 
 // Count returns how many such requests came.
@@ -212,7 +194,7 @@ func (s *Server) Stall(namespace string) {
 
 // Relist lets the watch of ConfigMaps go on, and ends it with 410.
 func (s *Server) Relist() {
-	s.Hook(func(h *Hooks) { h.Lost = func(string, string) bool { return false } })
+	s.Hook(func(h *Hooks) { h.Lost = nil })
 	s.ConfigMaps.Expire()
 }
 

@@ -48,13 +48,21 @@ type Store[T Object[T]] struct {
 }
 
 // Change is one change of a store. Old is nil after a create, and New after a deletion. Nobody may modify them.
-type Change[T any] struct {
+type Change[T Object[T]] struct {
 	Order    int64 // among the changes in all stores of the server
 	At       time.Time
 	Old, New *T
 	By       Origin
 
 	version int64
+}
+
+// Key returns the key of what has changed.
+func (c Change[T]) Key() Key {
+	if c.New != nil {
+		return KeyOf(*c.New)
+	}
+	return KeyOf(*c.Old)
 }
 
 // Origin says who made a change.
@@ -258,26 +266,23 @@ func (s *Store[T]) Restore(at time.Time) {
 			break
 		}
 		s.version = c.version
-		if c.New == nil {
-			delete(was, KeyOf(*c.Old))
-		} else {
-			was[KeyOf(*c.New)] = *c.New
+		delete(was, c.Key())
+		if c.New != nil {
+			was[c.Key()] = *c.New
 		}
 	}
-	for k := range s.objects {
-		if _, ok := was[k]; !ok {
-			old := s.objects[k]
+	for k, old := range s.objects {
+		o, stays := was[k]
+		switch {
+		case !stays:
 			s.happened(Change[T]{version: s.version, Old: &old})
+		case old.GetResourceVersion() != o.GetResourceVersion() || old.GetUID() != o.GetUID():
+			s.happened(Change[T]{version: s.version, Old: &old, New: &o})
 		}
 	}
 	for k, o := range was {
-		old, there := s.objects[k]
-		c := Change[T]{version: s.version, New: &o}
-		if there {
-			c.Old = &old
-		}
-		if !there || old.GetResourceVersion() != o.GetResourceVersion() || old.GetUID() != o.GetUID() {
-			s.happened(c)
+		if _, there := s.objects[k]; !there {
+			s.happened(Change[T]{version: s.version, New: &o})
 		}
 	}
 	s.objects = was
