@@ -17,8 +17,6 @@ func foreignObject(options ...plantest.Option) *corev1.ConfigMap {
 	return plantest.ConfigMap("team-000", "settings", append(options, plantest.Data("theirs", "x"))...)
 }
 
-var adopt = plantest.Annotation(plan.AdoptAnnotation, plan.AdoptValue)
-
 // TestC11Foreign: it is left alone, reported once, and read again, at last once a minute. The copy is made when it is
 // gone.
 func TestC11Foreign(t *testing.T) {
@@ -26,11 +24,11 @@ func TestC11Foreign(t *testing.T) {
 		plantest.Annotation(plan.InstanceAnnotation, "other")
 	for name, foreign := range map[string]*corev1.ConfigMap{
 		"no label":                        foreignObject(),
-		"C06 a copy's YAML, applied here": copyOf(source(), "team-000", elsewhere, plantest.Without("mirror")),
+		"C06 a copy's YAML, applied here": copyOf(source(), "team-000", elsewhere, unlabelled),
 		"C10 of another instance":         copyOf(source(), "team-000", other),
 		"C49 with finalizers, adoptable":  foreignObject(adopt, plantest.Finalizer),
 	} {
-		runSubscene(t, name, append(teams(2, "team-"), source(), foreign), func(t *testing.T, s scene) {
+		t.Run(name, inScene(append(teams(2, "team-"), source(), foreign), func(t *testing.T, s scene) {
 			time.Sleep(2 * time.Hour)
 			before := s.CountAll("team-000", "create", "get")
 			time.Sleep(time.Hour)
@@ -55,23 +53,22 @@ func TestC11Foreign(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			s.wantCopy("team-000", "value")
-		})
+		}))
 	}
 }
 
 // TestC12Adoption: with the label it is noticed at once, else within a minute. The object becomes the copy.
 func TestC12Adoption(t *testing.T) {
-	label := plantest.Label("mirror", "copy")
 	for name, tc := range map[string]struct {
 		edits []plantest.Option
 		after time.Duration
 		same  bool // the object stays
 	}{
 		"by annotation":           {[]plantest.Option{adopt}, time.Minute, true},
-		"by annotation and label": {[]plantest.Option{adopt, label}, 0, true},
-		"immutable":               {[]plantest.Option{adopt, label, plantest.Immutable}, 0, false},
+		"by annotation and label": {[]plantest.Option{adopt, copyLabel}, 0, true},
+		"immutable":               {[]plantest.Option{adopt, copyLabel, plantest.Immutable}, 0, false},
 	} {
-		runSubscene(t, name, append(teams(1, "team-"), source(), foreignObject()), func(t *testing.T, s scene) {
+		t.Run(name, inScene(append(teams(1, "team-"), source(), foreignObject()), func(t *testing.T, s scene) {
 			time.Sleep(time.Hour)
 			uid := s.get("team-000").UID
 			s.edit("team-000", tc.edits...)
@@ -81,7 +78,7 @@ func TestC12Adoption(t *testing.T) {
 			if len(cm.Data) != 1 || cm.Annotations[plan.AdoptAnnotation] != "" || (cm.UID == uid) != tc.same {
 				t.Errorf("got %v, want no key and no mark of the foreign object", cm)
 			}
-		})
+		}))
 	}
 }
 
@@ -89,17 +86,17 @@ func TestC12Adoption(t *testing.T) {
 // another try, neither during the create nor during the read.
 func TestC11PaceAlthoughTheSourceChanges(t *testing.T) {
 	for _, verb := range []string{"create", "get"} {
-		runSubscene(t, verb, append(teams(1, "team-"), foreignObject()), func(t *testing.T, s scene) {
+		t.Run(verb, inScene(append(teams(1, "team-"), foreignObject()), func(t *testing.T, s scene) {
 			s.delay(on(1500*time.Millisecond, request(verb, "configmaps", "team-000")))
 			s.write(source())
 			for i := range 300 {
 				time.Sleep(time.Second)
-				s.edit("platform", plantest.Data("key", strconv.Itoa(i)))
+				s.edit("platform", data(strconv.Itoa(i)))
 			}
-			if n := s.Count("get", "configmaps", "team-000"); n < 6 || n > 26 {
+			if n := s.CountAll("team-000", "get"); n < 6 || n > 26 {
 				t.Errorf("got %d reads in five minutes, want 1, 2, 4 seconds between two tries, up to a minute, "+
 					"of two reads each", n)
 			}
-		})
+		}))
 	}
 }

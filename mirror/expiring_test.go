@@ -1,6 +1,7 @@
 package mirror
 
-// Nothing is deleted in a hurry, and nothing happens silently.
+// Nothing is deleted in a hurry, nothing happens silently, and copies that the flags rule out stay as they are, unless
+// --prune is set.
 
 import (
 	"fmt"
@@ -11,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
@@ -20,12 +19,11 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// runWithGrace runs a controller with a deletion grace, the source platform/settings, and the targets team-000 to
-// team-002.
-func runWithGrace(t *testing.T, grace time.Duration, f func(*testing.T, scene)) {
-	t.Helper()
-	objects := append(teams(3, "team-"), source())
-	runSceneWith(t, objects, func(o *Options) { o.DeletionGrace = grace }, func(t *testing.T, s scene) {
+// withGrace returns a test that runs a controller with a deletion grace, the source platform/settings, and the targets
+// team-000 to team-002, which have had their copies for a minute.
+func withGrace(grace time.Duration, f func(*testing.T, scene)) func(*testing.T) {
+	edit := func(o *Options) { o.DeletionGrace = grace }
+	return inSceneWith(append(teams(3, "team-"), source()), edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		f(t, s)
 	})
@@ -45,64 +43,48 @@ func (s scene) copyUIDs() map[string]types.UID {
 // TestC52Expiring: each way by which copies lose their source is said, before the copies are deleted if the grace is
 // long, and the advice keeps them.
 func TestC52Expiring(t *testing.T) {
+	edit := func(edits ...plantest.Option) func(scene) { return func(s scene) { s.edit("platform", edits...) } }
 	for name, tc := range map[string]struct {
 		lose, keep func(scene)
 		expiring   float64  // copies
 		want       []string // parts of the event
 	}{
-		"deleted": {
-			func(s scene) { s.remove("platform") }, func(s scene) { s.write(source()) }, 3,
-			[]string{"3 copies in 3 namespaces (team-000, team-001, team-002)",
-				"the source is deleted, or has lost its label mirror=true", "create the source again"},
-		},
-		"unlabelled": {
-			func(s scene) { s.edit("platform", plantest.Without("mirror")) },
-			func(s scene) { s.edit("platform", plantest.Label("mirror", "true")) }, 3,
-			[]string{"3 copies", "has lost its label mirror=true", "label it again"},
-		},
-		"narrowed by a typing error": {
-			func(s scene) { s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "tema-")) },
-			func(s scene) { s.edit("platform", plantest.Without(plan.PrefixAnnotation)) }, 3,
-			[]string{"3 copies", plan.PrefixAnnotation + `="tema-" rules the namespace out`, "correct the annotation"},
-		},
-		"selector": {
-			func(s scene) { s.edit("platform", plantest.Annotation(plan.SelectorAnnotation, "tier=gold")) },
-			func(s scene) { s.edit("platform", plantest.Without(plan.SelectorAnnotation)) }, 3,
+		"deleted": {func(s scene) { s.remove("platform") }, func(s scene) { s.write(source()) }, 3,
+			[]string{"3 copies in 3 namespaces (team-000, team-001, team-002)", "the source is deleted, or has lost its label mirror=true", "create the source again"}},
+		"unlabelled": {edit(unlabelled), edit(plantest.Label("mirror", "true")), 3,
+			[]string{"3 copies", "has lost its label mirror=true", "label it again"}},
+		"narrowed by a typing error": {edit(prefixes("tema-")), edit(plantest.Without(plan.PrefixAnnotation)), 3,
+			[]string{"3 copies", plan.PrefixAnnotation + `="tema-" rules the namespace out`, "correct the annotation"}},
+		"selector": {edit(selector("tier=gold")), edit(plantest.Without(plan.SelectorAnnotation)), 3,
 			[]string{"3 copies", plan.SelectorAnnotation + `="tier=gold" does not match the namespace`,
-				"correct the annotation namespace-selector, or the labels"},
-		},
-		"opted out": {
-			func(s scene) { s.setNamespace(plantest.Namespace("team-000", "mirror", "false")) },
-			func(s scene) { s.setNamespace(plantest.Namespace("team-000")) }, 1,
-			[]string{"1 copy in namespace team-000", "has the label mirror=false", "remove that label"},
-		},
+				"correct the annotation namespace-selector, or the labels"}},
+		"opted out": {func(s scene) { s.optOut("team-000") }, func(s scene) { s.setNamespace("team-000") }, 1,
+			[]string{"1 copy in namespace team-000", "has the label mirror=false", "remove that label"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runWithGrace(t, 5*time.Minute, func(t *testing.T, s scene) {
-				before := s.copyUIDs()
-				tc.lose(s)
-				time.Sleep(runGap)
-				s.wantNote(plan.ReasonExpiring, append(tc.want, "will be deleted from 2000-01-01 00:06:00 UTC on", "To keep ")...)
-				s.wantEventCount(1, plan.ReasonExpiring)
-				s.wantMetric(tc.expiring, "mirror_copies", "expiring")
-				s.edit("team-000", plantest.Data("key", "edited"))
-				writes := s.countWrites("")
-				time.Sleep(4 * time.Minute)
-				s.wantWrites(writes, "") // nobody restores a copy that expires
-				tc.keep(s)
-				time.Sleep(time.Hour)
-				if after := s.copyUIDs(); !maps.Equal(after, before) {
-					t.Errorf("got copies %v, want those of before, %v", after, before)
-				}
-				s.wantEventCount(1, plan.ReasonExpiring)
-				s.wantMetric(0, "mirror_copies", "expiring")
-				tc.lose(s)
-				time.Sleep(5*time.Minute - time.Second)
-				s.wantCopies(3, "team-", "value")
-				time.Sleep(10 * time.Second)
-				s.wantNone("team-000")
-			})
-		})
+		t.Run(name, withGrace(5*time.Minute, func(t *testing.T, s scene) {
+			before := s.copyUIDs()
+			tc.lose(s)
+			time.Sleep(runGap)
+			s.wantNote(plan.ReasonExpiring, append(tc.want, "will be deleted from 2000-01-01 00:06:00 UTC on", "To keep ")...)
+			s.wantEventCount(1, plan.ReasonExpiring)
+			s.wantMetric(tc.expiring, "mirror_copies", "expiring")
+			s.edit("team-000", data("edited"))
+			writes := s.countWrites("")
+			time.Sleep(4 * time.Minute)
+			s.wantWrites(writes, "") // nobody restores a copy that expires
+			tc.keep(s)
+			time.Sleep(time.Hour)
+			if after := s.copyUIDs(); !maps.Equal(after, before) {
+				t.Errorf("got copies %v, want those of before, %v", after, before)
+			}
+			s.wantEventCount(1, plan.ReasonExpiring)
+			s.wantMetric(0, "mirror_copies", "expiring")
+			tc.lose(s)
+			time.Sleep(5*time.Minute - time.Second)
+			s.wantCopies(3, "team-", "value")
+			time.Sleep(10 * time.Second)
+			s.wantNone("team-000")
+		}))
 	}
 }
 
@@ -119,55 +101,56 @@ func TestC52ClockThatIsSet(t *testing.T) {
 // there.
 func TestC52EditsAreNoClaim(t *testing.T) {
 	edit := func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = time.Minute, 1 }
-	runSceneWith(t, append(teams(30, "team-"), source()), edit, func(t *testing.T, s scene) {
+	inSceneWith(append(teams(30, "team-"), source()), edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.delay(on(25*time.Millisecond, deletes))
-		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "tema-"))
+		s.edit("platform", prefixes("tema-"))
 		for i := range 5 * 70 {
 			s.edit("platform", plantest.Data("edit", fmt.Sprint(i)))
 			time.Sleep(200 * time.Millisecond)
 		}
 		s.wantCopies(0, "team-", "value") // ten seconds after the grace
-	})
+	})(t)
 }
 
 // TestC65AnnouncementWaitsForNoQueue: an edit that narrows and changes the content queues hundreds of updates. The
 // copies that expire are announced before these.
 func TestC65AnnouncementWaitsForNoQueue(t *testing.T) {
-	runSceneWith(t, append(append(teams(500, "team-"), teams(1, "gone-")...), source()), func(o *Options) {
-		o.NamespacePrefixes, o.ConcurrentWrites = []string{"team-", "gone-"}, 1
-	}, func(t *testing.T, s scene) {
+	edit := func(o *Options) { o.NamespacePrefixes, o.ConcurrentWrites = []string{"team-", "gone-"}, 1 }
+	objects := slices.Concat(teams(500, "team-"), teams(1, "gone-"))
+	inSceneWith(append(objects, source()), edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.slowDown(20 * time.Millisecond)
-		s.edit("platform", plantest.Data("key", "new"), plantest.Annotation(plan.PrefixAnnotation, "team-"))
+		s.edit("platform", data("new"), prefixes("team-"))
 		time.Sleep(2 * runGap)
 		s.wantNote(plan.ReasonExpiring, "1 copy in namespace gone-000 will be deleted")
-	})
+	})(t)
 }
 
 // TestC65AnnouncementDuringAFanOut: a fan-out that runs when an announcement is due holds it up, and for no longer than
 // it takes, although a target hangs.
 func TestC65AnnouncementDuringAFanOut(t *testing.T) {
-	runWithGrace(t, 9*time.Second, func(t *testing.T, s scene) {
+	withGrace(9*time.Second, func(t *testing.T, s scene) {
 		s.hang(func(c apitest.Call) bool { return c.IsWrite() && c.Namespace == "team-000" })
-		s.write(source(plantest.Data("key", "new"), plantest.Annotation(plan.PrefixAnnotation, "team-000,team-001")))
+		s.write(source(data("new"), prefixes("team-000,team-001")))
 		synctest.Wait()
-		n := s.controller.targets.lock("settings")
-		n.comparing = true
-		n.unlock()
+		runs := func(runs bool) {
+			n := s.controller.targets.lock("settings")
+			n.comparing = runs
+			n.unlock()
+		}
+		runs(true)
 		time.Sleep(2 * runGap)
 		s.wantEventCount(0, plan.ReasonExpiring) // it may count a part of the copies
-		n = s.controller.targets.lock("settings")
-		n.comparing = false
-		n.unlock()
+		runs(false)
 		s.within(time.Second, "announcement", func() bool { return s.countEvents(plan.ReasonExpiring) > 0 })
-	})
+	})(t)
 }
 
 // TestC65LateEventOfOurCopy: a source goes before the watch shows the copies of it, which then expire at once and not a
 // minute later.
 func TestC65LateEventOfOurCopy(t *testing.T) {
-	runScene(t, teams(2, "team-"), func(t *testing.T, s scene) {
+	inScene(teams(2, "team-"), func(t *testing.T, s scene) {
 		s.Hook(func(h *apitest.Hooks) { h.Lags = func(string) time.Duration { return 2 * time.Second } })
 		s.slowDown(50 * time.Millisecond)
 		s.write(source())
@@ -176,29 +159,16 @@ func TestC65LateEventOfOurCopy(t *testing.T) {
 		time.Sleep(8 * time.Second)
 		s.wantNone("team-000")
 		s.wantNote(plan.ReasonExpiring, "will be deleted")
-	})
-}
-
-// TestC65AnnouncementOfTheFuture: a copy whose deletion goes without an answer is not announced again beside the next
-// one.
-func TestC65AnnouncementOfTheFuture(t *testing.T) {
-	runWithGrace(t, 2*time.Second, func(t *testing.T, s scene) {
-		s.refuse(on(errAway, deletes))
-		for _, namespace := range []string{"team-000", "team-001"} {
-			s.setNamespace(plantest.Namespace(namespace, "mirror", "false"))
-			time.Sleep(time.Minute)
-			s.wantNote(plan.ReasonExpiring, "1 copy in namespace "+namespace)
-		}
-	})
+	})(t)
 }
 
 // TestC65RefusedDeletion is announced once, and reported no more after the first minute, however often it is tried
-// again.
+// again. A copy whose deletion goes without an answer is not announced again beside the next one.
 func TestC65RefusedDeletion(t *testing.T) {
-	runWithGrace(t, 2*time.Second, func(t *testing.T, s scene) {
+	t.Run("refused", withGrace(2*time.Second, func(t *testing.T, s scene) {
 		s.slowDown(5 * time.Millisecond)
 		s.refuse(on(rejected("exceeded quota"), deletes))
-		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "none"))
+		s.edit("platform", prefixes("none"))
 		time.Sleep(time.Minute)
 		s.wantNote(plan.ReasonWriteFailed, "Out of sync in 3 namespaces ")
 		first := s.countEvents(plan.ReasonWriteFailed)
@@ -208,104 +178,103 @@ func TestC65RefusedDeletion(t *testing.T) {
 		time.Sleep(time.Hour)
 		s.wantEventCount(1, plan.ReasonExpiring)
 		s.wantEventCount(first, plan.ReasonWriteFailed)
-	})
+	}))
+	t.Run("no answer", withGrace(2*time.Second, func(t *testing.T, s scene) {
+		s.refuse(on(errAway, deletes))
+		for _, namespace := range []string{"team-000", "team-001"} {
+			s.optOut(namespace)
+			time.Sleep(time.Minute)
+			s.wantNote(plan.ReasonExpiring, "1 copy in namespace "+namespace)
+		}
+	}))
 }
 
 // TestC55NoTargets: a source that reaches no namespace says so, and why. A namespace more is no news.
 func TestC55NoTargets(t *testing.T) {
-	runWithGrace(t, time.Second, func(t *testing.T, s scene) {
+	withGrace(time.Second, func(t *testing.T, s scene) {
 		s.addNamespace("other")
-		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		s.optOut("team-000")
 		time.Sleep(time.Minute)
 		s.wantEventCount(0, plan.ReasonNoTargets) // it has targets
-		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-000, tema-"))
+		s.edit("platform", prefixes("team-000, tema-"))
 		time.Sleep(time.Minute)
-		s.wantWholeNote(plan.ReasonNoTargets, "Version "+s.version()+" is not mirrored, because no namespace is a target: "+
+		s.wantNote(plan.ReasonNoTargets, "Version "+s.version()+" is not mirrored, because no namespace is a target: "+
 			`each that the flags allow is ruled out by the source's annotation `+
 			`mirror-controller.github.io/namespace-prefix="team-000, tema-" or its label mirror=false. `+
 			"To mirror the source, correct the source's annotations or the labels of a namespace.")
 		s.addNamespace("team-003")
 		time.Sleep(time.Minute)
-		s.setNamespace(plantest.Namespace("team-000"))
+		s.setNamespace("team-000")
 		time.Sleep(time.Minute)
 		s.wantCopy("team-000", "value")
 		s.wantEventCount(1, plan.ReasonNoTargets)
 		s.wantMirrored("1 namespace")
-	})
+	})(t)
 }
 
 // TestC73NothingIsATarget: an event and the log say once that the flags allow no namespace. The log has the type of
 // each event, so that a filter finds the warnings.
 func TestC73NothingIsATarget(t *testing.T) {
 	edit := func(o *Options) { o.NamespacePrefixes = []string{"teem-"} }
-	runSceneWith(t, append(teams(2, "team-"), source()), edit, func(t *testing.T, s scene) {
+	inSceneWith(append(teams(2, "team-"), source()), edit, func(t *testing.T, s scene) {
 		for i := range 10 {
 			time.Sleep(time.Minute)
 			s.addNamespace(fmt.Sprintf("team-new-%d", i))
 		}
 		time.Sleep(time.Hour)
-		const why = "namespace begins with teem-"
+		const why = "no namespace begins with teem-"
 		s.wantEventCount(1, plan.ReasonNoTargets)
-		s.wantNote(plan.ReasonNoTargets, "no "+why)
-		s.wantLogged("No namespace is a target: no "+why, `type="Warning" reason="NoTargets"`)
-	})
+		s.wantNote(plan.ReasonNoTargets, why)
+		s.wantLogged("No namespace is a target: "+why, `type="Warning" reason="NoTargets"`)
+	})(t)
 }
 
 // TestC52HangingTargetHidesNothing: while one target of a source hangs, copies of the source that expire are announced
 // in time.
 func TestC52HangingTargetHidesNothing(t *testing.T) {
 	for name, lose := range map[string]func(scene){
-		"an edit that hangs": func(s scene) {
-			s.edit("platform", plantest.Data("key", "new"), plantest.Annotation(plan.PrefixAnnotation, "team-002"))
-		},
+		"an edit that hangs": func(s scene) { s.edit("platform", data("new"), prefixes("team-002")) },
 		"a repair that hangs": func(s scene) {
-			s.edit("team-002", plantest.Data("key", "edited"))
+			s.edit("team-002", data("edited"))
 			time.Sleep(time.Second)
-			s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+			s.optOut("team-000")
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runWithGrace(t, 12*time.Second, func(t *testing.T, s scene) {
-				s.hang(on(true, apitest.Call{Verb: "update", Namespace: "team-002"}))
-				lose(s)
-				time.Sleep(reportAfter + runGap)
-				s.wantNote(plan.ReasonExpiring, "team-000", "will be deleted")
-			})
-		})
+		t.Run(name, withGrace(12*time.Second, func(t *testing.T, s scene) {
+			s.hang(on(true, apitest.Call{Verb: "update", Namespace: "team-002"}))
+			lose(s)
+			time.Sleep(reportAfter + runGap)
+			s.wantNote(plan.ReasonExpiring, "team-000", "will be deleted")
+		}))
 	}
 }
 
 // TestC65Remedy: all namespaces opt out and in again, while one slow worker makes new copies. Nothing more is
 // announced.
 func TestC65Remedy(t *testing.T) {
+	objects := append(teams(200, "team-"), source(), plantest.Source("platform", "other"))
+	edit := func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = 5*time.Minute, 1 }
 	for name, byRelist := range map[string]bool{"by a relist": true, "one by one": false} {
-		objects := append(teams(200, "team-"), source(), plantest.Source("platform", "other"))
-		edit := func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = 5*time.Minute, 1 }
-		runSubsceneWith(t, name, objects, edit, func(t *testing.T, s scene) {
+		t.Run(name, inSceneWith(objects, edit, func(t *testing.T, s scene) {
 			time.Sleep(time.Minute)
-			for _, ns := range teams(200, "team-") {
-				ns.(*corev1.Namespace).Labels[plan.DefaultLabel] = plan.OptOutValue
-				s.setNamespace(ns.(*corev1.Namespace))
+			for i := range 200 {
+				s.optOut(fmt.Sprintf("team-%03d", i))
 			}
 			time.Sleep(time.Minute)
 			s.slowDown(90 * time.Millisecond)
-			before := len(s.notesOf(plan.ReasonExpiring))
+			before := s.countEvents(plan.ReasonExpiring)
 			s.addNamespace("team-new") // two copies to make
 			synctest.Wait()
-			s.Hook(func(h *apitest.Hooks) {
-				h.Lost = func(resource, _ string) bool { return byRelist && resource == "namespaces" }
-			})
-			for _, ns := range teams(200, "team-") {
-				s.setNamespace(ns.(*corev1.Namespace))
+			s.lose(func(resource, _ string) bool { return byRelist && resource == "namespaces" })
+			for i := range 200 {
+				s.setNamespace(fmt.Sprintf("team-%03d", i))
 				time.Sleep(10 * time.Millisecond)
 			}
-			s.Hook(func(h *apitest.Hooks) { h.Lost = func(string, string) bool { return false } })
+			s.lose(func(string, string) bool { return false })
 			s.Namespaces.Expire()
 			time.Sleep(2 * time.Minute)
-			for _, note := range s.notesOf(plan.ReasonExpiring)[before:] {
-				t.Errorf("after the remedy: %s", note)
-			}
-		})
+			s.wantEventCount(before, plan.ReasonExpiring)
+		}))
 	}
 }
 
@@ -313,77 +282,121 @@ func TestC65Remedy(t *testing.T) {
 // name another namespace ten times a second. Announcements about sources that do not exist stay few, and a true one
 // comes in time.
 func TestC47ForgedSourcesOfCopies(t *testing.T) {
-	objects := append(teams(200, "team-"), source())
 	const forged = 5
-	runSceneWith(t, objects, func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
+	edit := func(o *Options) { o.DeletionGrace = 5 * time.Minute }
+	inSceneWith(append(teams(200, "team-"), source()), edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		events := s.countEvents(plan.ReasonExpiring)
-		for i := range forged {
-			cm := plantest.Copy(teamRules(), plantest.Source("team-000", fmt.Sprintf("forged-%d", i)), "team-199")
-			_, err := s.configMaps("team-199").Create(t.Context(), cm, metav1.CreateOptions{})
-			s.check(err)
-		}
 		for n := range 150 { // fifteen seconds
 			for i := range forged {
-				cm, err := s.configMaps("team-199").Get(t.Context(), fmt.Sprintf("forged-%d", i), metav1.GetOptions{})
-				s.check(err)
-				cm.Annotations[plan.SourceAnnotation] = fmt.Sprintf("team-%03d/%s", n, cm.Name)
-				_, err = s.configMaps("team-199").Update(t.Context(), cm, metav1.UpdateOptions{})
-				s.check(err)
+				of := plantest.Source(fmt.Sprintf("team-%03d", n), fmt.Sprintf("forged-%d", i))
+				s.write(copyOf(of, "team-199"))
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := s.countEvents(plan.ReasonExpiring) - events; n > 3*forged {
+		if n := s.countEvents(plan.ReasonExpiring) - events; n == 0 || n > 3*forged {
 			t.Errorf("got %d announcements, want one in ten seconds for each name", n)
 		}
-		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		s.optOut("team-000")
 		s.within(time.Second, "announcement of a copy of platform/settings", func() bool {
-			return slices.ContainsFunc(s.notesOf(plan.ReasonExpiring),
-				func(n string) bool { return strings.HasPrefix(n, "1 copy in namespace team-000 ") })
+			return slices.ContainsFunc(s.eventsOf(plan.ReasonExpiring),
+				func(e Event) bool { return strings.HasPrefix(e.Note, "1 copy in namespace team-000 ") })
 		})
-	})
+	})(t)
 }
 
 // TestExpiringEndsWithItsCopies: while copies wait for their deletion beyond the grace, Mirrored counts them. The last
 // Mirrored does not.
 func TestExpiringEndsWithItsCopies(t *testing.T) {
-	runWithGrace(t, time.Minute, func(t *testing.T, s scene) {
+	withGrace(time.Minute, func(t *testing.T, s scene) {
 		s.refuse(on(errAway, deletes))
-		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-000"))
+		s.edit("platform", prefixes("team-000"))
 		time.Sleep(2 * time.Minute)
-		s.edit("platform", plantest.Data("key", "new"))
+		s.edit("platform", data("new"))
 		time.Sleep(time.Minute)
 		s.wantMirrored("1 namespace; 2 copies expire (see Expiring)")
 		s.refuse(on[error](nil))
 		time.Sleep(2 * time.Minute)
 		s.wantMirrored("1 namespace")
-	})
+	})(t)
 }
 
 // TestC65EachReasonHasItsTime: one namespace opts out, and later all copies lose their source. Each reason that holds
 // has one sentence, with the time of its first copy.
 func TestC65EachReasonHasItsTime(t *testing.T) {
+	const from = " will be deleted from 2000-01-01 00:"
 	for name, tc := range map[string]struct {
 		lose func(scene)
 		want []string
 	}{
-		"the source is narrowed": {
-			func(s scene) { s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "tema-")) },
-			[]string{"1 copy in namespace team-000 will be deleted from 2000-01-01 00:06:00 UTC on",
-				"2 copies in 2 namespaces (team-001, team-002) will be deleted from 2000-01-01 00:10:00 UTC on"},
-		},
+		"the source is narrowed": {func(s scene) { s.edit("platform", prefixes("tema-")) },
+			[]string{"1 copy in namespace team-000" + from + "06:00 UTC on",
+				"2 copies in 2 namespaces (team-001, team-002)" + from + "10:00 UTC on"}},
 		"the source goes": {func(s scene) { s.remove("platform") },
-			[]string{"3 copies in 3 namespaces (team-000, team-001, team-002) will be deleted from 2000-01-01 00:06:00 UTC " +
-				"on: the source is deleted"}},
+			[]string{"3 copies in 3 namespaces (team-000, team-001, team-002)" + from +
+				"06:00 UTC on: the source is deleted"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runWithGrace(t, 5*time.Minute, func(t *testing.T, s scene) {
-				s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
-				time.Sleep(4 * time.Minute)
-				tc.lose(s)
-				time.Sleep(15 * time.Second)
-				s.wantNote(plan.ReasonExpiring, tc.want...)
-			})
-		})
+		t.Run(name, withGrace(5*time.Minute, func(t *testing.T, s scene) {
+			s.optOut("team-000")
+			time.Sleep(4 * time.Minute)
+			tc.lose(s)
+			time.Sleep(15 * time.Second)
+			s.wantNote(plan.ReasonExpiring, tc.want...)
+		}))
 	}
+}
+
+// TestC17NarrowedFlags starts a controller whose flags have a typing error: nothing is deleted or rewritten, and each
+// source's ConfigMap has one Warning. With --prune the same copies go after the grace. Cases C14 and C56.
+func TestC17NarrowedFlags(t *testing.T) {
+	for why, narrow := range map[string]func(*Options){
+		"--namespace-prefix does not allow the namespace":   func(o *Options) { o.NamespacePrefixes = []string{"tema-"} },
+		"--exclude-namespace names the namespace":           func(o *Options) { o.ExcludeNamespaces = []string{"team-*"} },
+		"--source-namespace does not allow the source":      func(o *Options) { o.SourceNamespaces = []string{"platfrom"} },
+		"--namespace-selector does not match the namespace": func(o *Options) { o.NamespaceSelector = "tier" },
+	} {
+		for _, n := range []int{3, 300} {
+			objects := append(teams(n, "team-"), source(), copyOf(source(), "team-000", data("edited")))
+			for i := 1; i < n; i++ {
+				objects = append(objects, copyOf(source(), fmt.Sprintf("team-%03d", i)))
+			}
+			for _, prune := range []bool{false, true} {
+				edit := func(o *Options) {
+					narrow(o)
+					o.Prune, o.DeletionGrace, o.ResyncPeriod = prune, time.Minute, 2*time.Hour
+				}
+				name := fmt.Sprintf("%s, %d copies, prune %v", why, n, prune)
+				t.Run(name, inSceneWith(objects, edit, func(t *testing.T, s scene) {
+					time.Sleep(59 * time.Second)
+					s.wantWrites(0, "") // within the grace
+					time.Sleep(time.Hour)
+					if prune {
+						s.wantNone("team-000")
+						return
+					}
+					s.wantWrites(0, "")
+					s.wantNote(plan.ReasonOutOfScope, fmt.Sprintf("Copies in %d namespaces (team-000", n), why)
+					s.wantEventCount(1, plan.ReasonOutOfScope)
+					s.wantMetric(float64(n), "mirror_copies", "out_of_scope")
+				}))
+			}
+		}
+	}
+}
+
+// TestC65ScopeComesBack: 300 namespaces lose the label of --namespace-selector, and get it back one after the other.
+// Their copies stay. No event says of a copy in scope that it is not, or it would list nothing.
+func TestC65ScopeComesBack(t *testing.T) {
+	edit := func(o *Options) { o.NamespaceSelector = "tier=gold" }
+	inSceneWith(append(teams(300, "team-"), source()), edit, func(t *testing.T, s scene) {
+		for _, labels := range [][]string{{"tier", "gold"}, nil, {"tier", "gold"}} {
+			for i := range 300 {
+				s.setNamespace(fmt.Sprintf("team-%03d", i), labels...)
+			}
+			time.Sleep(time.Minute)
+			state := map[bool]string{true: "out_of_scope", false: "synced"}[labels == nil]
+			s.wantMetric(300, "mirror_copies", state)
+			s.wantCopies(300, "team-", "value")
+		}
+	})(t)
 }

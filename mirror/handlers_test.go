@@ -68,13 +68,13 @@ func (c *Controller) added(t *testing.T) (names, keys []string) {
 func TestKeysThatEventsAdd(t *testing.T) {
 	rules := teamRules()
 	source := sourceIn("platform")
-	changed := sourceIn("platform", withVersion("8"), plantest.Data("key", "new"))
-	unlabelled := plantest.ConfigMap("platform", "settings", withVersion("8"), plantest.Label("mirror", "copy"))
+	changed := sourceIn("platform", withVersion("8"), data("new"))
+	unlabelled := plantest.ConfigMap("platform", "settings", withVersion("8"), copyLabel)
 	recreated := sourceIn("platform", withVersion("8"), func(cm *corev1.ConfigMap) { cm.UID = "other" })
 	have := plantest.Copy(rules, source, "team-a")
-	edited := plantest.Copy(rules, source, "team-a", withVersion("8"), plantest.Data("key", "edited"))
+	edited := plantest.Copy(rules, source, "team-a", withVersion("8"), data("edited"))
 	replaced := plantest.Copy(rules, source, "team-a", withVersion("8"), func(cm *corev1.ConfigMap) { cm.UID = "other" })
-	lost := plantest.ConfigMap("team-a", "left", plantest.Label("mirror", "copy"))
+	lost := plantest.ConfigMap("team-a", "left", copyLabel)
 	asks := plantest.Copy(rules, source, "team-a", plantest.Label("mirror", "true"))
 
 	appears := func(cm *corev1.ConfigMap) func(*handlers) { return func(h *handlers) { h.configMapAdded(cm) } }

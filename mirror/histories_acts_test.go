@@ -13,35 +13,34 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// acts are what may happen, and how often each does compared with the others. do says what it did.
+// acts are what may happen, and how often each does compared with the others. do returns what it did.
 var acts = []struct {
 	weight int
 	name   string
 	do     func(*history) string
 }{
-	{16, "write source", (*history).writeSource},
+	{16, "write source", atSource((*history).writeSource)},
 	{5, "flip label", (*history).flipLabel},
-	{5, "delete source", (*history).deleteSource},
-	{6, "narrow source", (*history).narrowSource},
-	{5, "hold source", (*history).holdSource},
+	{5, "delete source", atSource((*history).deleteSource)},
+	{6, "narrow source", atSource((*history).narrowSource)},
+	{5, "hold source", atSource((*history).holdSource)},
 	{6, "relabel namespace", (*history).relabelNamespace},
 	{5, "recreate namespace", (*history).recreateNamespace},
-	{14, "touch copy", (*history).touchCopy},
+	{14, "touch copy", atCopy((*history).touchCopy)},
 	{6, "write foreign object", (*history).writeForeign},
-	{5, "revert", (*history).revert},
-	{5, "hold briefly", (*history).holdBriefly},
-	{4, "widen", (*history).widen},
-	{4, "annotate", (*history).annotate},
+	{5, "revert", atSource((*history).revert)},
+	{5, "hold briefly", atSource((*history).holdBriefly)},
+	{4, "widen", atSource((*history).widen)},
+	{4, "annotate", atSource((*history).annotate)},
 	{6, "fill metadata", (*history).fillMetadata},
-	{4, "replace copy by force", (*history).forceCopy},
-	{3, "turn copy into source", (*history).copyToSource},
+	{4, "replace copy by force", atCopy((*history).forceCopy)},
+	{3, "turn copy into source", atCopy((*history).copyToSource)},
 	{5, "fail", (*history).fail},
 	{4, "alter", (*history).alter},
 	{3, "be slow somewhere", (*history).beSlow},
@@ -55,62 +54,89 @@ var acts = []struct {
 // pick returns one of these.
 func pick[T any](h *history, of ...T) T { return of[h.IntN(len(of))] }
 
-func (h *history) content() plantest.Option { return plantest.Data("key", strconv.Itoa(h.IntN(3))) }
+// place returns a place for a ConfigMap in one of these namespaces.
+func (h *history) place(namespaces []string) key {
+	return key{Namespace: pick(h, namespaces...), Name: pick(h, h.names...)}
+}
+
+// atSource is an act on a source, or at a place for one at which there is nothing else.
+func atSource(do func(*history, key) string) func(*history) string {
+	return func(h *history) string {
+		k := h.place(h.sources)
+		for range 8 {
+			if !h.isOther(k) {
+				break
+			}
+			k = h.place(h.sources)
+		}
+		return fmt.Sprint(k, " ", do(h, k))
+	}
+}
+
+// atCopy is an act on a copy, or on an object in the way of one.
+func atCopy(do func(*history, key) string) func(*history) string {
+	return func(h *history) string {
+		for range 9 {
+			if k := h.place(h.targets); h.isOther(k) {
+				return fmt.Sprint(k, " ", do(h, k))
+			}
+		}
+		return "nothing"
+	}
+}
+
+// isOther reports whether a ConfigMap is there that is no source: a copy, or a foreign object.
+func (h *history) isOther(k key) bool {
+	cm := h.at(k)
+	return cm != nil && (cm.Labels["mirror"] != "true" || namesItself(cm))
+}
 
 // write creates a ConfigMap, or overwrites the one that is there: as kubectl replace --force does if it is immutable.
 func (h *history) write(cm *corev1.ConfigMap) {
 	cm.ResourceVersion, cm.UID = "", ""
-	client := h.server.Interface.CoreV1().ConfigMaps(cm.Namespace)
-	_, err := client.Update(h.t.Context(), cm, metav1.UpdateOptions{})
+	err := h.update(cm)
 	if apierrors.IsInvalid(err) {
-		h.remove(cm.Namespace, cm.Name)
+		h.delete(apitest.KeyOf(cm))
 		time.Sleep(h.pause(4))
 	}
 	if err != nil {
-		_, _ = client.Create(h.t.Context(), cm, metav1.CreateOptions{}) // the namespace may be gone
+		_ = h.create(cm) // the namespace may be gone
 	}
 }
 
-// change edits a ConfigMap if it is there. The API server may refuse that.
-func (h *history) change(namespace, name string, edits ...plantest.Option) {
-	cm, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name})
-	if err != nil {
-		return
+// change edits a ConfigMap if it is there, and returns what it is then. The API server may refuse that.
+func (h *history) change(k key, edits ...plantest.Option) string {
+	cm := h.at(k)
+	if cm == nil {
+		return "is not there"
 	}
-	for of, m := range map[*map[string]string]map[string]string{&cm.Labels: cm.Labels, &cm.Annotations: cm.Annotations} {
-		if m == nil {
-			*of = map[string]string{}
-		}
-	}
-	for _, edit := range edits {
-		edit(cm)
-	}
-	_, _ = h.server.Interface.CoreV1().ConfigMaps(namespace).Update(h.t.Context(), cm, metav1.UpdateOptions{})
+	err := h.update(cm, edits...)
+	return fmt.Sprintf("%.500v %v", []any{cm.Data, cm.Labels, cm.Finalizers, isTrue(cm.Immutable), cm.Annotations}, err)
 }
 
-func (h *history) remove(namespace, name string) {
-	_ = h.server.Interface.CoreV1().ConfigMaps(namespace).Delete(h.t.Context(), name, metav1.DeleteOptions{})
+// briefly edits a source, and ends that by other edits some time later.
+func (h *history) briefly(k key, pause int, end []plantest.Option, edits ...plantest.Option) string {
+	said := h.change(k, edits...)
+	time.Sleep(h.pause(pause))
+	h.change(k, end...)
+	return said
 }
 
-// isOther reports whether a ConfigMap is there that is no source: a copy, or a foreign object.
-func (h *history) isOther(namespace, name string) bool {
-	cm, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name})
-	return err == nil && (cm.Labels["mirror"] != "true" || namesItself(cm))
+// What ends the rules and the holds of a source.
+var (
+	noRules = []plantest.Option{plantest.Without(plan.PrefixAnnotation), plantest.Without(plan.SelectorAnnotation)}
+	noHold  = []plantest.Option{plantest.Without(plan.PausedAnnotation), plantest.Without(plan.RolloutAnnotation)}
+)
+
+func (h *history) content() plantest.Option { return data(strconv.Itoa(h.IntN(3))) }
+
+// narrowing returns an annotation that narrows a source, or freezes it.
+func (h *history) narrowing() plantest.Option {
+	return pick(h, prefixes("team-a,team-c"), prefixes("team-b"), prefixes("Team-"), selector("tier=gold"),
+		selector("tier in ("))
 }
 
-// aSource returns a place for a source at which there is nothing else.
-func (h *history) aSource() (namespace, name string) {
-	for range 9 {
-		namespace, name = pick(h, h.sources...), pick(h, h.names...)
-		if !h.isOther(namespace, name) {
-			break
-		}
-	}
-	return namespace, name
-}
-
-func (h *history) writeSource() string {
-	namespace, name := h.aSource()
+func (h *history) writeSource(k key) string {
 	options := []plantest.Option{h.content()}
 	if h.IntN(5) == 0 {
 		options = append(options, plantest.Immutable)
@@ -123,86 +149,68 @@ func (h *history) writeSource() string {
 	if h.IntN(6) == 0 {
 		options = append(options, h.narrowing())
 	}
-	cm := plantest.Source(namespace, name, options...)
+	cm := plantest.Source(k.Namespace, k.Name, options...)
 	h.write(cm)
-	return fmt.Sprint(namespace, "/", name, " ", cm.Data, cm.Annotations, cm.Immutable != nil)
-}
-
-// narrowing returns an annotation that narrows a source, or freezes it.
-func (h *history) narrowing() plantest.Option {
-	return pick(h,
-		plantest.Annotation(plan.PrefixAnnotation, "team-a,team-c"), plantest.Annotation(plan.PrefixAnnotation, "team-b"),
-		plantest.Annotation(plan.PrefixAnnotation, "Team-"), plantest.Annotation(plan.SelectorAnnotation, "tier=gold"),
-		plantest.Annotation(plan.SelectorAnnotation, "tier in ("))
+	return fmt.Sprint(cm.Data, cm.Annotations, cm.Immutable != nil)
 }
 
 func (h *history) flipLabel() string {
-	namespace, name := pick(h, h.sources...), pick(h, h.names...)
-	if cm, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name}); err != nil ||
-		namesItself(cm) {
+	k := h.place(h.sources)
+	if cm := h.at(k); cm == nil || namesItself(cm) {
 		return "nothing"
 	}
-	h.change(namespace, name, func(cm *corev1.ConfigMap) {
+	return h.change(k, func(cm *corev1.ConfigMap) {
 		if cm.Labels["mirror"] == "true" {
 			cm.Labels["mirror"] = pick(h, "", "copy", "false")
 		} else {
 			cm.Labels["mirror"] = "true"
 		}
 	})
-	return namespace + "/" + name
 }
 
-func (h *history) deleteSource() string {
-	namespace, name := h.aSource()
-	before, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name})
-	h.remove(namespace, name)
-	if err == nil && h.IntN(2) == 0 {
-		time.Sleep(h.pause(6))
-		before.DeletionTimestamp, before.Finalizers = nil, nil
-		h.write(before)
-		return namespace + "/" + name + ", which comes back"
+func (h *history) deleteSource(k key) string {
+	before := h.at(k)
+	h.delete(k)
+	if before == nil || h.IntN(2) == 0 {
+		return ""
 	}
-	return namespace + "/" + name
+	time.Sleep(h.pause(6))
+	before.DeletionTimestamp, before.Finalizers = nil, nil
+	h.write(before)
+	return "comes back"
 }
 
-func (h *history) narrowSource() string {
-	namespace, name := h.aSource()
-	edits := []plantest.Option{plantest.Without(plan.PrefixAnnotation), plantest.Without(plan.SelectorAnnotation)}
+func (h *history) narrowSource(k key) string {
+	edits := slices.Clone(noRules)
 	if h.IntN(2) == 0 {
 		edits = append(edits, h.narrowing())
 	}
-	h.change(namespace, name, edits...)
-	return fmt.Sprint(namespace, "/", name, " ", len(edits) > 2)
+	return h.change(k, edits...)
 }
 
 func (h *history) relabelNamespace() string {
-	name := pick(h, h.targets...)
-	ns, err := h.server.Namespaces.Get(key{Name: name})
+	ns, err := h.Namespaces.Get(key{Name: pick(h, h.targets...)})
 	if err != nil {
 		return "nothing"
 	}
-	ns.Labels = pick(h, map[string]string{}, map[string]string{}, map[string]string{"mirror": "false"},
-		map[string]string{"tier": "gold"}, map[string]string{"tier": "none"})
-	ns.Labels[corev1.LabelMetadataName] = name
-	_, _ = h.server.Interface.CoreV1().Namespaces().Update(h.t.Context(), ns, metav1.UpdateOptions{})
-	return fmt.Sprint(name, " ", ns.Labels)
+	ns.Labels = map[string]string{corev1.LabelMetadataName: ns.Name}
+	maps.Copy(ns.Labels, pick(h, nil, nil, map[string]string{"mirror": "false"}, map[string]string{"tier": "gold"},
+		map[string]string{"tier": "none"}))
+	_ = h.updateNamespace(ns)
+	return fmt.Sprint(ns.Labels)
 }
 
 // holdSource has a source hold targets, or ends that.
-func (h *history) holdSource() string {
-	namespace, name := h.aSource()
-	edits := []plantest.Option{plantest.Without(plan.PausedAnnotation), plantest.Without(plan.RolloutAnnotation)}
+func (h *history) holdSource(k key) string {
+	edits := slices.Clone(noHold)
 	if h.IntN(5) < 3 {
-		edits = append(edits, pick(h,
-			plantest.Annotation(plan.PausedAnnotation, "true"), plantest.Annotation(plan.PausedAnnotation, "yes"),
-			plantest.Annotation(plan.RolloutAnnotation, "tier=gold"), plantest.Annotation(plan.RolloutAnnotation, "tier!=gold"),
-			plantest.Annotation(plan.RolloutAnnotation, "tier in (")))
+		edits = append(edits, pick(h, paused, plantest.Annotation(plan.PausedAnnotation, "yes"), rollout("tier=gold"),
+			rollout("tier!=gold"), rollout("tier in (")))
 	}
 	if h.IntN(2) == 0 {
 		edits = append(edits, h.content())
 	}
-	h.change(namespace, name, edits...)
-	return fmt.Sprint(namespace, "/", name, " ", len(edits))
+	return h.change(k, edits...)
 }
 
 // recreateNamespace has a namespace deleted, as slowly as its objects allow, and created again.
@@ -216,17 +224,16 @@ func (h *history) recreateNamespace() string {
 	h.removing[name] = true
 	holds, away := h.pause(9), h.pause(7)
 	h.removals.Go(func() {
-		h.server.Terminate(name)
+		h.Terminate(name)
 		time.Sleep(holds)
-		for !h.server.Finalize(name) && h.now(h.options).namespaces[name] != nil { // a restore may have it gone
+		for !h.Finalize(name) && h.now(h.options).namespaces[name] != nil { // a restore may have it gone
 			time.Sleep(10 * time.Second)
 			for _, of := range historyNames {
-				h.change(name, of, withoutFinalizers)
+				h.change(key{Namespace: name, Name: of}, withoutFinalizers)
 			}
 		}
 		time.Sleep(away)
-		_, _ = h.server.Interface.CoreV1().Namespaces().Create(h.t.Context(), historyNamespace(name),
-			metav1.CreateOptions{})
+		_ = h.createNamespace(historyNamespace(name))
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.removing[name] = false
@@ -234,176 +241,114 @@ func (h *history) recreateNamespace() string {
 	return fmt.Sprint(name, " ", holds, away)
 }
 
-func withoutFinalizers(cm *corev1.ConfigMap) { cm.Finalizers = nil }
-
-// touchCopy changes a copy, or an object in the way of one.
-func (h *history) touchCopy() string {
-	namespace, name := pick(h, h.targets...), pick(h, h.names...)
-	for range 9 {
-		if !h.isOther(namespace, name) {
-			namespace, name = pick(h, h.targets...), pick(h, h.names...)
+func (h *history) touchCopy(k key) string {
+	if n := h.IntN(8); n < 2 {
+		if n == 0 {
+			h.change(k, plantest.Finalizer)
 		}
+		h.delete(k)
+		return "delete"
 	}
-	if !h.isOther(namespace, name) {
-		return "nothing"
-	}
-	disown := []plantest.Option{plantest.Without(plan.SourceAnnotation), plantest.Without(plan.CopyAnnotation)}
-	touches := []struct {
-		name  string
-		edits []plantest.Option
-	}{
-		{"edit", []plantest.Option{plantest.Data("key", "spoilt")}},
-		{"edit", []plantest.Option{plantest.Data("more", "spoilt")}},
-		{"unlabel", []plantest.Option{plantest.Without("mirror")}},
-		{"unlabel", []plantest.Option{plantest.Without("mirror")}},
-		{"label as a source", []plantest.Option{plantest.Label("mirror", "true")}},
-		{"disown", disown},
-		{"disown and unlabel", append(disown, plantest.Without("mirror"))},
-		{"forge source", []plantest.Option{
-			plantest.Annotation(plan.SourceAnnotation, pick(h, append(historySources, "gone")...)+"/"+name)}},
-		{"edit and forge source", []plantest.Option{plantest.Data("key", "spoilt"),
-			plantest.Annotation(plan.SourceAnnotation, pick(h, append(historySources, "gone")...)+"/"+name)}},
-		{"forge checksum", []plantest.Option{plantest.Annotation(plan.ChecksumAnnotation, "sha256:0")}},
-		{"make immutable", []plantest.Option{plantest.Immutable}},
-		{"edit and make immutable", []plantest.Option{plantest.Immutable, plantest.Data("key", "spoilt")}},
-		{"add finalizer", []plantest.Option{plantest.Finalizer}},
-		{"add finalizer and unlabel", []plantest.Option{plantest.Finalizer, plantest.Without("mirror")}},
-		{"remove finalizers", []plantest.Option{withoutFinalizers}},
-		{"hand over", []plantest.Option{plantest.Annotation(plan.AdoptAnnotation, "true")}},
-		{"hand over with label", []plantest.Option{plantest.Annotation(plan.AdoptAnnotation, "true"),
-			plantest.Label("mirror", "copy")}},
-	}
-	switch h.IntN(8) {
-	case 0:
-		h.change(namespace, name, plantest.Finalizer)
-		fallthrough
-	case 1:
-		h.remove(namespace, name)
-		return "delete " + namespace + "/" + name
-	}
-	touch := pick(h, touches...)
-	h.change(namespace, name, touch.edits...)
-	return touch.name + " " + namespace + "/" + name
+	spoilt, immutable := data("spoilt"), plantest.Option(plantest.Immutable)
+	forged := plantest.Annotation(plan.SourceAnnotation, pick(h, append(historySources, "gone")...)+"/"+k.Name)
+	foreign := plantest.Without(plan.CopyAnnotation)
+	return h.change(k, pick(h, [][]plantest.Option{
+		{spoilt}, {plantest.Data("more", "spoilt")}, {unlabelled}, {unlabelled}, {plantest.Label("mirror", "true")},
+		{disowned, foreign}, {disowned, foreign, unlabelled}, {forged}, {forged, spoilt},
+		{plantest.Annotation(plan.ChecksumAnnotation, "sha256:0")}, {immutable}, {immutable, spoilt},
+		{plantest.Finalizer}, {plantest.Finalizer, unlabelled}, {withoutFinalizers}, {adopt}, {adopt, copyLabel},
+	}...)...)
 }
 
 // writeForeign creates an object that is not ours, if nothing is there.
 func (h *history) writeForeign() string {
-	namespace, name := pick(h, h.targets...), pick(h, h.names...)
-	options := []plantest.Option{plantest.Data("key", "foreign")}
-	for _, o := range []plantest.Option{
-		plantest.Annotation(plan.AdoptAnnotation, "true"), plantest.Label("mirror", "copy"),
-		plantest.Finalizer, plantest.Immutable,
-		plantest.Annotation(plan.SourceAnnotation, "platform/"+name), plantest.Annotation(plan.InstanceAnnotation, "default"),
-		plantest.Annotation(plan.CopyAnnotation, "elsewhere/"+name),
-	} {
+	k := h.place(h.targets)
+	options := []plantest.Option{data("foreign")}
+	for _, o := range []plantest.Option{adopt, copyLabel, plantest.Finalizer, plantest.Immutable,
+		plantest.Annotation(plan.SourceAnnotation, "platform/"+k.Name),
+		plantest.Annotation(plan.InstanceAnnotation, "default"),
+		plantest.Annotation(plan.CopyAnnotation, "elsewhere/"+k.Name)} {
 		if h.IntN(4) == 0 {
 			options = append(options, o)
 		}
 	}
-	cm := plantest.ConfigMap(namespace, name, options...)
+	cm := plantest.ConfigMap(k.Namespace, k.Name, options...)
 	cm.ResourceVersion = ""
 	if h.IntN(2) == 0 {
-		h.remove(namespace, name)
+		h.delete(k)
 	}
-	_, err := h.server.Interface.CoreV1().ConfigMaps(namespace).Create(h.t.Context(), cm, metav1.CreateOptions{})
-	return fmt.Sprint(namespace, "/", name, " ", cm.Labels, cm.Annotations, err)
+	return fmt.Sprint(k, " ", cm.Labels, cm.Annotations, h.create(cm))
 }
 
 // revert changes a source, takes that back some time later, and perhaps again.
-func (h *history) revert() string {
-	namespace, name := h.aSource()
-	before, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name})
-	if err != nil || before.Immutable != nil {
+func (h *history) revert(k key) string {
+	before := h.at(k)
+	if before == nil || before.Immutable != nil {
 		return "nothing"
 	}
+	back := func(cm *corev1.ConfigMap) { cm.Data = before.Data }
 	for range 1 + h.IntN(2) {
-		h.change(namespace, name, plantest.Data("key", "reverted"))
-		time.Sleep(h.pause(7))
-		h.change(namespace, name, func(cm *corev1.ConfigMap) { cm.Data = before.Data })
+		h.briefly(k, 7, []plantest.Option{back}, data("reverted"))
 		time.Sleep(h.pause(4))
 	}
-	return namespace + "/" + name
+	return ""
 }
 
 // holdBriefly has a source hold targets, or freezes it, for a moment in which its content may change.
-func (h *history) holdBriefly() string {
-	namespace, name := h.aSource()
-	h.change(namespace, name, pick(h, plantest.Annotation(plan.PausedAnnotation, "true"),
-		plantest.Annotation(plan.RolloutAnnotation, "tier=gold"), plantest.Annotation(plan.RolloutAnnotation, ""),
-		plantest.Annotation(plan.PausedAnnotation, "ture")), h.content())
-	time.Sleep(h.pause(8))
-	h.change(namespace, name, plantest.Without(plan.PausedAnnotation), plantest.Without(plan.RolloutAnnotation))
-	return namespace + "/" + name
+func (h *history) holdBriefly(k key) string {
+	return h.briefly(k, 8, noHold, h.content(), pick(h, paused, rollout("tier=gold"), rollout(""),
+		plantest.Annotation(plan.PausedAnnotation, "ture")))
 }
 
 // widen narrows a source to one target, and widens it again some time later.
-func (h *history) widen() string {
-	namespace, name := h.aSource()
-	narrow := pick(h, plantest.Annotation(plan.PrefixAnnotation, pick(h, h.targets...)),
-		plantest.Annotation(plan.SelectorAnnotation, corev1.LabelMetadataName+"="+pick(h, h.targets...)))
-	h.change(namespace, name, narrow)
-	time.Sleep(h.pause(9))
-	h.change(namespace, name, plantest.Without(plan.PrefixAnnotation), plantest.Without(plan.SelectorAnnotation))
-	return namespace + "/" + name
+func (h *history) widen(k key) string {
+	target := pick(h, h.targets...)
+	return h.briefly(k, 9, noRules, pick(h, prefixes(target), selector(corev1.LabelMetadataName+"="+target)))
 }
 
 // annotate gives a source annotations that freeze it, and some that do not, or takes them away.
-func (h *history) annotate() string {
-	namespace, name := h.aSource()
+func (h *history) annotate(k key) (said string) {
 	values := map[string]string{plan.Domain + "/namspace-prefix": "x", plan.AdoptAnnotation: "true",
 		plan.RolloutAnnotation: "tier in (gold," + large[:5<<10] + ")"}
-	for _, k := range slices.Sorted(maps.Keys(values)) {
-		edit := plantest.Without(k)
+	for _, annotation := range slices.Sorted(maps.Keys(values)) {
+		edit := plantest.Without(annotation)
 		if h.IntN(6) == 0 {
-			edit = plantest.Annotation(k, values[k])
+			edit = plantest.Annotation(annotation, values[annotation])
 		}
-		h.change(namespace, name, edit)
+		said = h.change(k, edit)
 	}
-	return namespace + "/" + name
+	return said
 }
 
 var large = strings.Repeat("x", 250<<10)
 
 // fillMetadata gives a copy or a source labels and annotations of other people, or takes them away.
 func (h *history) fillMetadata() string {
-	namespace, name := pick(h, append(slices.Clone(h.targets), h.sources...)...), pick(h, h.names...)
+	k := h.place(slices.Concat(h.targets, h.sources))
 	value := large[:pick(h, 1, 10, 1000, 9<<10, 100<<10, 250<<10)]
 	edits := []plantest.Option{pick(h, plantest.Annotation("theirs", value), plantest.Annotation("note", value),
 		plantest.Label("theirs", "yes"), plantest.Label("theirs", "yes"), plantest.Without("theirs"),
 		plantest.Without("note"))}
-	if h.IntN(2) == 0 && h.isOther(namespace, name) { // it is repaired, with the metadata
-		edits = append(edits, plantest.Data("key", "spoilt"))
+	if h.IntN(2) == 0 && h.isOther(k) { // it is repaired, with the metadata
+		edits = append(edits, data("spoilt"))
 	}
-	h.change(namespace, name, edits...)
-	return fmt.Sprint(namespace, "/", name, " ", len(value), len(edits) > 1)
+	return fmt.Sprint(k, " ", len(value), " ", h.change(k, edits...))
 }
 
 // forceCopy deletes a copy and creates it again, as it was or changed: kubectl replace --force.
-func (h *history) forceCopy() string {
-	namespace, name := pick(h, h.targets...), pick(h, h.names...)
-	cm, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name})
-	if err != nil || !h.isOther(namespace, name) {
-		return "nothing"
-	}
-	h.remove(namespace, name)
+func (h *history) forceCopy(k key) string {
+	cm := h.at(k)
+	h.delete(k)
 	time.Sleep(h.pause(3))
 	cm.UID, cm.ResourceVersion, cm.DeletionTimestamp, cm.Finalizers = "", "", nil, nil
 	if h.IntN(3) == 0 {
 		cm.Data = map[string]string{"key": "spoilt"}
 	}
-	_, err = h.server.Interface.CoreV1().ConfigMaps(namespace).Create(h.t.Context(), cm, metav1.CreateOptions{})
-	return fmt.Sprint(namespace, "/", name, " ", err)
+	return fmt.Sprint(h.create(cm))
 }
 
-// copyToSource makes a source of a copy.
-func (h *history) copyToSource() string {
-	namespace, name := pick(h, h.targets...), pick(h, h.names...)
-	if !h.isOther(namespace, name) {
-		return "nothing"
-	}
-	h.change(namespace, name, plantest.Without(plan.CopyAnnotation), plantest.Without(plan.SourceAnnotation),
-		plantest.Label("mirror", "true"))
-	return namespace + "/" + name
+func (h *history) copyToSource(k key) string {
+	return h.change(k, plantest.Without(plan.CopyAnnotation), disowned, plantest.Label("mirror", "true"))
 }
 
 // restore has etcd restored from a backup.
@@ -413,8 +358,8 @@ func (h *history) restore() string {
 		return "nothing"
 	}
 	h.restored, h.watchEnded = true, time.Now()
-	h.server.ConfigMaps.Restore(at)
-	h.server.Namespaces.Restore(at)
+	h.ConfigMaps.Restore(at)
+	h.Namespaces.Restore(at)
 	return fmt.Sprint("of ", at.Sub(h.began))
 }
 
@@ -441,13 +386,13 @@ type failure struct {
 
 // with changes a copy of the faults.
 func (h *history) with(change func(*faults)) {
-	f := *h.faults.Load()
-	f.failing, f.altered, f.lags = maps.Clone(f.failing), maps.Clone(f.altered), maps.Clone(f.lags)
-	if f.failing == nil {
-		f.failing, f.altered, f.lags = map[string]failure{}, map[string]plantest.Option{}, map[string]time.Duration{}
-	}
-	change(&f)
-	h.faults.Store(&f)
+	now := h.faults.Load()
+	f := &faults{failing: map[string]failure{}, altered: map[string]plantest.Option{}, lags: map[string]time.Duration{}}
+	maps.Copy(f.failing, now.failing)
+	maps.Copy(f.altered, now.altered)
+	maps.Copy(f.lags, now.lags)
+	change(f)
+	h.faults.Store(f)
 }
 
 // hook has the faults act on the requests of the controller.
@@ -459,14 +404,14 @@ func (h *history) hook() {
 		return f
 	}
 	fails := func(lost bool) func(apitest.Call) error {
-		return func(c apitest.Call) (err error) {
+		return func(c apitest.Call) error {
 			if f := failureOf(c); f.lost == lost {
-				err = f.err
+				return f.err
 			}
-			return err
+			return nil
 		}
 	}
-	h.server.Hook(func(o *apitest.Hooks) {
+	h.Hook(func(o *apitest.Hooks) {
 		o.Before = h.countRequest
 		o.Hangs = func(c apitest.Call) bool { return failureOf(c).hangs }
 		o.Refuses, o.Loses = fails(false), fails(true)
@@ -477,11 +422,12 @@ func (h *history) hook() {
 		}
 		o.Takes = func(c apitest.Call) time.Duration {
 			lags := h.faults.Load().lags
-			if c.Verb == "get" {
-				return time.Millisecond + lags["requests"] + lags["reads"] + lags[c.Namespace]
-			}
 			// A loop without a pause would go on for ever without the millisecond.
-			return time.Millisecond + lags["requests"] + lags[c.Namespace]
+			takes := time.Millisecond + lags["requests"] + lags[c.Namespace]
+			if c.Verb == "get" {
+				takes += lags["reads"]
+			}
+			return takes
 		}
 		o.Arrives = apitest.Call.IsWrite
 		o.Answers = func(apitest.Call) time.Duration { return h.faults.Load().lags["answers"] }
@@ -491,54 +437,38 @@ func (h *history) hook() {
 
 func (h *history) fail() string {
 	resource := corev1.Resource("configmaps")
-	failures := []struct {
-		name string
-		err  error
-	}{
-		{"403", apierrors.NewForbidden(resource, "settings", errors.New("quota"))},
-		{"409", apierrors.NewConflict(resource, "settings", errors.New("quota"))},
-		{"422", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), "settings", nil)},
-		{"429", apierrors.NewTooManyRequestsError("later")},
-		{"500", apierrors.NewInternalError(errors.New("etcd"))},
-		{"503", apierrors.NewServiceUnavailable("no webhook")},
-		{"reset", errLost},
+	etcd, noWebhook := apierrors.NewInternalError(errors.New("etcd")), apierrors.NewServiceUnavailable("no webhook")
+	f := failure{
+		err: pick[error](h, apierrors.NewForbidden(resource, "settings", errors.New("quota")),
+			apierrors.NewConflict(resource, "settings", errors.New("quota")),
+			apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), "settings", nil),
+			apierrors.NewTooManyRequestsError("later"), etcd, noWebhook, errAway),
+		verbs: pick(h, []string{"create"}, []string{"update", "patch"}, []string{"delete"}, []string{"get"},
+			[]string{"create", "update", "patch", "delete"}, []string{"create", "update", "patch", "delete", "get"}),
 	}
-	what := pick(h, failures...)
-	f := failure{err: what.err, verbs: pick(h, []string{"create"}, []string{"update", "patch"}, []string{"delete"},
-		[]string{"get"}, []string{"create", "update", "patch", "delete"},
-		[]string{"create", "update", "patch", "delete", "get"})}
-	at := pick(h, append(slices.Clone(historyNamespaces), h.targets...)...)
+	at := pick(h, slices.Concat(historyNamespaces, h.targets)...)
 	if failing := slices.Sorted(maps.Keys(h.faults.Load().failing)); len(failing) > 0 && h.IntN(2) == 0 {
 		at = pick(h, failing...)
 	}
 	switch h.IntN(6) {
 	case 0, 1: // an API server refuses nothing that it has carried out
-		f.lost = slices.Contains([]string{"500", "503", "reset"}, what.name)
+		f.lost = slices.Contains([]error{etcd, noWebhook, errAway}, f.err)
 	case 2:
 		f.hangs = true
 	}
 	h.with(func(now *faults) { now.failing[at] = f })
-	return fmt.Sprintf("%s %v at %s, lost %v, hangs %v", what.name, f.verbs, at, f.lost, f.hangs)
+	return fmt.Sprintf("%+v at %s", f, at)
 }
 
 // alter has a webhook change what the controller writes into a namespace.
 func (h *history) alter() string {
-	at := pick(h, h.targets...)
-	alterations := []struct {
-		name  string
-		alter plantest.Option
-	}{
-		{"data", plantest.Data("key", "altered")},
-		{"label", plantest.Without("mirror")},
-		{"annotation", plantest.Without(plan.SourceAnnotation)},
-		{"label and annotation", func(cm *corev1.ConfigMap) {
-			delete(cm.Labels, "mirror")
-			delete(cm.Annotations, plan.ChecksumAnnotation)
-		}},
-	}
-	a := pick(h, alterations...)
-	h.with(func(now *faults) { now.altered[at] = a.alter })
-	return a.name + " at " + at
+	at, n := pick(h, h.targets...), h.IntN(4)
+	alter := []plantest.Option{data("altered"), unlabelled, disowned, func(cm *corev1.ConfigMap) {
+		unlabelled(cm)
+		delete(cm.Annotations, plan.ChecksumAnnotation)
+	}}[n]
+	h.with(func(now *faults) { now.altered[at] = alter })
+	return fmt.Sprint([]string{"data", "label", "annotation", "label and annotation"}[n], " at ", at)
 }
 
 // beSlow has all requests about a namespace take long from now on.
@@ -562,18 +492,19 @@ func (h *history) endFaults() string {
 
 // beLate has requests, answers, reads and the watches take other times from now on: all of them, or one.
 func (h *history) beLate() string {
+	late := []string{"requests", "answers", "configmaps", "namespaces"}
+	times := []time.Duration{0, 0, 2 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}
 	lags := maps.Clone(h.faults.Load().lags)
 	if lags == nil || h.IntN(2) == 0 {
 		lags = map[string]time.Duration{}
-		for _, what := range []string{"requests", "answers", "configmaps", "namespaces"} {
-			lags[what] = pick(h, 0, 0, 2*time.Millisecond, 30*time.Millisecond, 300*time.Millisecond, 2*time.Second)
+		for _, what := range late {
+			lags[what] = pick(h, times...)
 		}
 		if h.IntN(4) == 0 {
 			lags[pick(h, "configmaps", "namespaces")] = pick(h, 20*time.Second, 90*time.Second) // a silent watch
 		}
 	} else {
-		what := pick(h, "requests", "answers", "configmaps", "namespaces")
-		lags[what] = pick(h, 0, 2*time.Millisecond, 30*time.Millisecond, 300*time.Millisecond, 2*time.Second)
+		lags[pick(h, late...)] = pick(h, times[1:]...)
 	}
 	lags["reads"] = pick(h, 0, 0, 0, time.Second, 6*time.Second, 20*time.Second)
 	h.latestWatch = max(h.latestWatch, lags["configmaps"], lags["namespaces"])
@@ -587,15 +518,9 @@ func (h *history) endWatch() string {
 		return "nothing"
 	}
 	h.watchEnded = time.Now()
-	type end struct {
-		how string
-		do  func()
-	}
-	ends := pick(h,
-		end{"of ConfigMaps with 410", h.server.ConfigMaps.Expire}, end{"of namespaces with 410", h.server.Namespaces.Expire},
-		end{"of ConfigMaps", h.server.ConfigMaps.Break}, end{"of namespaces", h.server.Namespaces.Break})
-	ends.do()
-	return ends.how
+	n := h.IntN(4)
+	[]func(){h.ConfigMaps.Expire, h.Namespaces.Expire, h.ConfigMaps.Break, h.Namespaces.Break}[n]()
+	return []string{"of ConfigMaps with 410", "of namespaces with 410", "of ConfigMaps", "of namespaces"}[n]
 }
 
 // changeLeader has another leader take over, perhaps with other flags.

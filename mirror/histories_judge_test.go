@@ -1,15 +1,19 @@
 package mirror
 
-// A history is held against what the oracle says of the objects on the API server, and every write of the controller is
-// judged.
+// A history is held against what the oracle says of the objects on the API server. Every write of the controller is
+// judged, and so are its events and log lines.
 
 import (
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,11 +28,11 @@ const lateLoss, lifetime = 8 * time.Second, 5 * time.Second
 
 // now returns what the API server has now.
 func (h *history) now(flags *Options) *oracle {
-	w := &oracle{flags, map[key]*corev1.ConfigMap{}, map[string]*corev1.Namespace{}}
-	for _, cm := range h.server.ConfigMaps.All() {
+	w := newOracle(flags)
+	for _, cm := range h.ConfigMaps.All() {
 		w.configMaps[apitest.KeyOf(cm)] = cm
 	}
-	for _, ns := range h.server.Namespaces.All() {
+	for _, ns := range h.Namespaces.All() {
 		w.namespaces[ns.Name] = ns
 	}
 	return w
@@ -39,52 +43,61 @@ func (h *history) now(flags *Options) *oracle {
 func (h *history) compare(atRest bool) {
 	synctest.Wait()
 	w, faults, known := h.now(h.options), h.faults.Load(), h.leader.targetStates()
-	readFails := func(f failure) bool { return slices.Contains(f.verbs, "get") }
-	if slices.ContainsFunc(slices.Collect(maps.Values(faults.failing)), readFails) {
-		return
+	for _, f := range faults.failing {
+		if slices.Contains(f.verbs, "get") {
+			return
+		}
 	}
 	h.mu.Lock()
 	removing, before := maps.Clone(h.removing), len(h.findings)
 	h.mu.Unlock()
 	changed, spoilt := h.changedSince(time.Minute+2*h.latestWatch), h.spoilt()
 	counts, remembered := map[key]map[string]int{}, false
-	for _, name := range historyNames {
-		for _, namespace := range historyNamespaces {
-			k := key{Namespace: namespace, Name: name}
-			v, have, got := w.judge(k), w.configMaps[k], known[k].state.String()
-			if have != nil && v.state == "foreign" && got == "rejected" && spoilt[have.UID] {
-				v.state = got // by admission, as long as the object is there
-			}
-			if have != nil && !w.isShown(have) && got == "foreign" && (v.state == "held" || v.state == "frozen") {
-				v.state, v.owner, remembered = got, known[k].owner, true // the copy of another source is in the way
-			}
-			addTo(counts, v.owner, v.state, 1)
-			addTo(counts, key{}, v.state, 1)
-			for _, s := range w.superseded(k) {
-				addTo(counts, s, "superseded", 1)
-				addTo(counts, key{}, "superseded", 1)
-			}
-			_, fails := faults.failing[namespace]
-			_, alters := faults.altered[namespace]
-			slow := faults.lags[namespace] > 10*time.Second
-			excused := !atRest && (fails || slow || alters || removing[namespace] || changed[k])
-			hidden := have != nil && !w.isShown(have)
-			switch {
-			case excused && hidden,
-				v.due == "delete" && !atRest && (h.options.DeletionGrace > time.Minute || h.latest > lifetime):
-			case v.due != "" && !excused:
-				h.found(outOfSync, "%v: %v is due, and there is %v", k, v.due, have)
-			case got != "none" && v.state != "none" && known[k].owner != v.owner:
-				h.found(wrongStatus, "%v: %v counts for %v, want %v", k, got, known[k].owner, v.owner)
-			case excused, got == "fight" && !atRest:
-			case got != v.state:
-				h.found(wrongStatus, "%v: got %v of %v, want %v of %v", k, got, known[k].owner, v.state, v.owner)
-			}
+	for k := range historyPlaces {
+		v, have, got := w.judge(k), w.configMaps[k], known[k].state.String()
+		hidden := have != nil && !w.isShown(have)
+		if have != nil && v.state == "foreign" && got == "rejected" && spoilt[have.UID] {
+			v.state = got // by admission, as long as the object is there
+		}
+		if hidden && got == "foreign" && v.stops() {
+			v.state, v.owner, remembered = got, known[k].owner, true // the copy of another source is in the way
+		}
+		addTo(counts, v.owner, v.state, 1)
+		addTo(counts, key{}, v.state, 1)
+		for _, s := range w.superseded(k) {
+			addTo(counts, s, "superseded", 1)
+			addTo(counts, key{}, "superseded", 1)
+		}
+		_, fails := faults.failing[k.Namespace]
+		_, alters := faults.altered[k.Namespace]
+		slow := faults.lags[k.Namespace] > 10*time.Second
+		excused := !atRest && (fails || slow || alters || removing[k.Namespace] || changed[k])
+		switch {
+		case excused && hidden,
+			v.due == "delete" && !atRest && (h.options.DeletionGrace > time.Minute || h.latest > lifetime):
+		case v.due != "" && !excused:
+			h.found(outOfSync, "%v: %v is due, and there is %v", k, v.due, have)
+		case got != "none" && v.state != "none" && known[k].owner != v.owner:
+			h.found(wrongStatus, "%v: %v counts for %v, want %v", k, got, known[k].owner, v.owner)
+		case excused, got == "fight" && !atRest:
+		case got != v.state:
+			h.found(wrongStatus, "%v: got %v of %v, want %v of %v", k, got, known[k].owner, v.state, v.owner)
 		}
 	}
 	judged := atRest && !remembered && len(h.findings) == before
 	if got := h.leader.counts(); judged && !equality.Semantic.DeepEqual(got, counts) {
 		h.found(wrongStatus, "got %v, want %v", got, counts)
+	}
+}
+
+// historyPlaces yields every place of a history.
+func historyPlaces(yield func(key) bool) {
+	for _, name := range historyNames {
+		for _, namespace := range historyNamespaces {
+			if !yield(key{Namespace: namespace, Name: name}) {
+				return
+			}
+		}
 	}
 }
 
@@ -99,21 +112,21 @@ func addTo(counts map[key]map[string]int, source key, state string, n int) {
 	counts[source][state] += n
 }
 
+// since returns the changes within this time.
+func since[T apitest.Object[T]](s *apitest.Store[T], within time.Duration) []apitest.Change[T] {
+	isOld := func(c apitest.Change[T]) bool { return time.Since(c.At) > within }
+	return slices.DeleteFunc(slices.Clone(s.Changes()), isOld)
+}
+
 // changedSince returns the targets that have changed within this time, by themselves or because their namespaces did.
 func (h *history) changedSince(within time.Duration) map[key]bool {
 	lately := map[key]bool{}
-	for _, c := range slices.Backward(h.server.ConfigMaps.Changes()) {
-		if time.Since(c.At) > within {
-			break
-		}
-		lately[keyOfChange(c)] = true
+	for _, c := range since(h.ConfigMaps, within) {
+		lately[c.Key()] = true
 	}
-	for _, c := range slices.Backward(h.server.Namespaces.Changes()) {
-		if time.Since(c.At) > within {
-			break
-		}
+	for _, c := range since(h.Namespaces, within) {
 		for _, name := range historyNames {
-			lately[key{Namespace: nameOfChange(c), Name: name}] = true
+			lately[key{Namespace: c.Key().Name, Name: name}] = true
 		}
 	}
 	return lately
@@ -123,9 +136,8 @@ func (h *history) changedSince(within time.Duration) map[key]bool {
 // way goes.
 func (h *history) blockedAt(namespace string) bool {
 	w, spoilt := h.now(h.options), h.spoilt()
-	for _, name := range historyNames {
-		k := key{Namespace: namespace, Name: name}
-		if have := w.configMaps[k]; have != nil && (!w.isShown(have) || spoilt[have.UID]) && w.judge(k).state != "none" {
+	for k, have := range w.configMaps {
+		if k.Namespace == namespace && (!w.isShown(have) || spoilt[have.UID]) && w.judge(k).state != "none" {
 			return true
 		}
 	}
@@ -135,12 +147,12 @@ func (h *history) blockedAt(namespace string) bool {
 // spoilt returns the UIDs of what admission has altered.
 func (h *history) spoilt() map[types.UID]bool {
 	all := map[types.UID]bool{}
-	for _, c := range h.server.ConfigMaps.Changes() {
+	for _, c := range h.ConfigMaps.Changes() {
 		if c.By.Altered && c.New != nil {
 			all[(*c.New).UID] = true
 		}
 	}
-	h.server.Altered.Range(func(uid, _ any) bool {
+	h.Altered.Range(func(uid, _ any) bool {
 		all[uid.(types.UID)] = true
 		return true
 	})
@@ -150,14 +162,13 @@ func (h *history) spoilt() map[types.UID]bool {
 // audit judges each write of the controller by what the API server had then, and shortly before: the controller
 // decides on what its watches and live reads show.
 func (h *history) audit() {
-	for _, unsafe := range h.server.Unsafe() {
+	for _, unsafe := range h.Unsafe() {
 		h.found(wrongWrite, "%s", unsafe)
 	}
-	terms := h.terms
-	w := &oracle{terms[0].flags, map[key]*corev1.ConfigMap{}, map[string]*corev1.Namespace{}}
+	w := newOracle(h.terms[0].flags)
+	former, terms := h.terms[0], h.terms
 	last := &lastSeen{h.began, 10*time.Second + 2*h.latestWatch + 10*h.latestDelay, map[key]time.Time{},
 		map[key]expiring{}, map[key][]seenContent{}, map[[2]key]time.Time{}, map[key]time.Time{}, map[string]time.Time{}}
-	former := terms[0]
 	begin := func(now time.Time) {
 		for len(terms) > 0 && !terms[0].began.After(now) {
 			last.note(w, terms[0].began)
@@ -169,30 +180,33 @@ func (h *history) audit() {
 			last.noteTargets(&oracle{former.flags, w.configMaps, w.namespaces})
 		}
 	}
-	cms, nss := h.server.ConfigMaps.Changes(), h.server.Namespaces.Changes()
+	cms, nss := h.ConfigMaps.Changes(), h.Namespaces.Changes()
 	for len(cms)+len(nss) > 0 {
 		if len(cms) == 0 || len(nss) > 0 && nss[0].Order < cms[0].Order {
-			begin(nss[0].At)
-			last.moved[nameOfChange(nss[0])] = nss[0].At
-			delete(w.namespaces, nameOfChange(nss[0]))
-			if nss[0].New != nil {
-				w.namespaces[(*nss[0].New).Name] = *nss[0].New
-			}
+			c, name := nss[0], nss[0].Key().Name
+			begin(c.At)
+			last.moved[name] = c.At
+			happen(w.namespaces, name, c)
 			nss = nss[1:]
 			continue
 		}
-		begin(cms[0].At)
-		if cms[0].By.Controller {
+		c := cms[0]
+		begin(c.At)
+		if c.By.Controller {
 			h.judge(w, last, cms)
+		} else {
+			last.moved[c.Key().Name] = c.At
 		}
-		if !cms[0].By.Controller {
-			last.moved[keyOfChange(cms[0]).Name] = cms[0].At
-		}
-		delete(w.configMaps, keyOfChange(cms[0]))
-		if cms[0].New != nil {
-			w.configMaps[keyOfChange(cms[0])] = *cms[0].New
-		}
+		happen(w.configMaps, c.Key(), c)
 		cms = cms[1:]
+	}
+}
+
+// happen has a change happen to objects.
+func happen[K comparable, T apitest.Object[T]](objects map[K]T, k K, c apitest.Change[T]) {
+	delete(objects, k)
+	if c.New != nil {
+		objects[k] = *c.New
 	}
 }
 
@@ -245,24 +259,21 @@ func (l *lastSeen) note(w *oracle, now time.Time) {
 // noteTargets records the targets until now, and returns them.
 func (l *lastSeen) noteTargets(w *oracle) map[key]verdict {
 	all := map[key]verdict{}
-	for _, name := range historyNames {
-		for _, namespace := range historyTargets {
-			k := key{Namespace: namespace, Name: name}
-			ns := w.namespaces[namespace]
-			if ns == nil {
-				continue
-			}
-			v := w.judge(k)
-			of, ours := w.copyOf(w.configMaps[k])
-			// No live read shows that another source claims a copy.
-			if v.due == "delete" || v.due == "recreate" || isGoing(ns) || v.winner != nil && ours && of != v.owner {
-				l.unwanted[k] = l.now
-			}
-			if v.state != "held" && v.state != "frozen" {
-				l.free[k] = l.now
-			}
-			l.won[[2]key{k, v.owner}], all[k] = l.now, v
+	for k := range historyPlaces {
+		ns := w.namespaces[k.Namespace]
+		if ns == nil || !slices.Contains(historyTargets, k.Namespace) {
+			continue
 		}
+		v := w.judge(k)
+		of, ours := w.copyOf(w.configMaps[k])
+		// No live read shows that another source claims a copy.
+		if v.due == "delete" || v.due == "recreate" || isGoing(ns) || v.winner != nil && ours && of != v.owner {
+			l.unwanted[k] = l.now
+		}
+		if !v.stops() {
+			l.free[k] = l.now
+		}
+		l.won[[2]key{k, v.owner}], all[k] = l.now, v
 	}
 	return all
 }
@@ -282,27 +293,13 @@ func (l *lastSeen) expire(k key, have *corev1.ConfigMap, expires bool, begin tim
 	l.expiring[k] = e
 }
 
-func keyOfChange(c apitest.Change[*corev1.ConfigMap]) key {
-	if c.New != nil {
-		return apitest.KeyOf(*c.New)
-	}
-	return apitest.KeyOf(*c.Old)
-}
-
-func nameOfChange(c apitest.Change[*corev1.Namespace]) string {
-	if c.New != nil {
-		return (*c.New).Name
-	}
-	return (*c.Old).Name
-}
-
 // lateWrite bounds how long watches and requests may keep the controller from knowing better.
 func (h *history) lateWrite() time.Duration { return 3*time.Minute + h.latestWatch + h.latest }
 
 // judge judges the first of these changes, a write of the controller.
 func (h *history) judge(w *oracle, last *lastSeen, changes []apitest.Change[*corev1.ConfigMap]) {
 	c := changes[0]
-	k := keyOfChange(c)
+	k := c.Key()
 	h.judged = c.At
 	if c.Old != nil {
 		if _, ours := w.copyOf(*c.Old); !ours && !w.isHandedOver(*c.Old) {
@@ -413,9 +410,9 @@ func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) (again, other boo
 	if len(old.Finalizers) > 0 { // they hold the copy, and nothing shows what would have followed
 		return true, false
 	}
-	k := keyOfChange(changes[0])
+	k := changes[0].Key()
 	for _, next := range changes[1:] {
-		if keyOfChange(next) == k {
+		if next.Key() == k {
 			again = next.Old == nil
 			return again, again && (!next.By.Controller || !samePayload(*next.New, old))
 		}
@@ -427,18 +424,307 @@ func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) (again, other boo
 func (h *history) countRequest(c apitest.Call) {
 	const many, within = 60, 8 * time.Second
 	h.mu.Lock()
-	h.requests[c] = append(h.requests[c], time.Now())
-	all := h.requests[c]
-	if len(all) > many {
-		all = all[1:]
+	all := append(h.requests[c], time.Now())
+	all = all[max(0, len(all)-many):]
+	took := time.Since(all[0])
+	hot := len(all) == many && took < within
+	if hot {
+		all = nil
 	}
 	h.requests[c] = all
-	hot := len(all) == many && time.Since(all[0]) < within
-	if hot {
-		h.requests[c] = nil
-	}
 	h.mu.Unlock()
 	if hot {
-		h.found(hotLoop, "%v: %d requests within %v", c, many, time.Since(all[0]))
+		h.found(hotLoop, "%v: %d requests within %v", c, many, took)
+	}
+}
+
+const (
+	staleEvents  = "the events that are repeated are not those of a new process"
+	wrongEvent   = "an event contradicts the cluster"
+	unannounced  = "a deletion was not announced"
+	minAnnounced = 2 * time.Second // the shortest grace that an announcement fits in
+
+	repeatsWithin = 40 * time.Minute // each event that holds
+)
+
+// remark is an event or a log line about a ConfigMap.
+type remark struct {
+	at           time.Time
+	about        key
+	uid          types.UID
+	reason, note string
+	annotations  map[string]string
+}
+
+// sent records an event of a controller with these flags.
+func (h *history) sent(flags *Options, e remark) {
+	if e.reason == plan.ReasonMirrored {
+		h.judgeMirrored(flags, e)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, e)
+}
+
+// judgeMirrored judges a Mirrored that names the present version of its source: as many targets as it counts have the
+// content, and no other target is left that is neither held nor blocked. What the watch need not have shown yet does
+// not count.
+func (h *history) judgeMirrored(flags *Options, e remark) {
+	w := h.now(flags)
+	s := w.configMaps[e.about]
+	if s == nil || s.UID != e.uid || !w.asksToBeMirrored(s) {
+		return
+	}
+	present, synced, held, blocked := e.reported(s, flags)
+	unseen := h.unseen()
+	lately := h.changedSince(unseen)
+	have, lacks, targets, unsure := 0, []key{}, 0, 0
+	for k := range lately {
+		cm := w.configMaps[k]
+		if !present || k == e.about && h.restored || k.Name == s.Name && k != e.about &&
+			(cm == nil || w.asksToBeMirrored(cm)) && h.wasSource(k, unseen) {
+			return
+		}
+		if k.Name == s.Name && w.namespaces[k.Namespace] == nil {
+			unsure++ // it has just gone
+		}
+	}
+	for namespace, ns := range w.namespaces {
+		k := key{Namespace: namespace, Name: s.Name}
+		if lately[k] {
+			unsure++
+			continue
+		}
+		if w.isTarget(s, ns) {
+			targets++
+		}
+		switch v := w.judge(k); {
+		case v.winner != s || v.stops() || v.state == "foreign":
+		case w.configMaps[k] != nil && w.hasContent(w.configMaps[k], s):
+			have++
+		default:
+			lacks = append(lacks, k)
+		}
+	}
+	if present && (synced > have+unsure || synced+held+blocked+unsure < targets) {
+		h.found(wrongEvent, "%v: %q: %d of %d targets have the content, %d may have, %v lack it", e.about, e.note, have,
+			targets, unsure, lacks)
+	}
+}
+
+// unseen returns how long a change may last that a controller does not act on: the next fan-out waits for a runGap.
+func (h *history) unseen() time.Duration {
+	unseen := 2*runGap + 2*h.latestWatch + 30*h.latestDelay
+	if time.Since(h.watchEnded) < 10*time.Minute {
+		unseen += time.Minute // client-go waits before it watches again
+	}
+	return unseen
+}
+
+// wasSource reports whether a ConfigMap was a source within this time.
+func (h *history) wasSource(k key, within time.Duration) bool {
+	for _, c := range since(h.ConfigMaps, within) {
+		for _, cm := range []**corev1.ConfigMap{c.Old, c.New} {
+			if cm != nil && c.Key() == k && (*cm).Labels["mirror"] == "true" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// logSink records the log lines of messages about sources. If one history is played it prints all lines.
+type logSink struct {
+	h      *history
+	prints bool
+}
+
+func (logSink) Init(logr.RuntimeInfo)            {}
+func (s logSink) Enabled(level int) bool         { return level == 0 || s.prints && level <= 4 }
+func (s logSink) WithValues(...any) logr.LogSink { return s }
+func (s logSink) WithName(string) logr.LogSink   { return s }
+func (s logSink) Error(err error, message string, values ...any) {
+	s.Info(0, message, append(values, "err", err)...)
+}
+
+func (s logSink) Info(_ int, message string, values ...any) {
+	if s.prints {
+		fmt.Println(time.Since(s.h.began), message, values)
+	}
+	line := remark{at: time.Now(), note: message}
+	for i := 0; i+1 < len(values); i += 2 {
+		if about, ok := values[i+1].(key); ok {
+			line.about = about
+		}
+		if values[i] == "reason" {
+			line.reason = values[i+1].(string)
+		}
+	}
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	s.h.lines = append(s.h.lines, line)
+}
+
+// reported returns what a Mirrored says of the source: whether it is about the present version, and how many targets
+// are in sync, held and blocked.
+func (e remark) reported(s *corev1.ConfigMap, flags *Options) (present bool, synced, held, blocked int) {
+	number := func(key string) int {
+		n, _ := strconv.Atoi(e.annotations[key])
+		return n
+	}
+	for _, state := range []plan.State{plan.StateForeign, plan.StateSuperseded, plan.StateRejected, plan.StateFight} {
+		blocked += number(plan.EventAnnotation(state))
+	}
+	present = e.annotations[plan.EventVersion] == s.ResourceVersion &&
+		e.annotations[plan.InstanceAnnotation] == flags.Instance
+	return present, number(plan.Domain + "/synced"), number(plan.Domain + "/held"), blocked
+}
+
+// lastRemarks returns the last event of each source and reason that says how the source stands, from a time on, and the
+// newest reason of each source.
+func (h *history) lastRemarks(from time.Time) (last map[[2]string]remark, newest map[key]string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last, newest = map[[2]string]remark{}, map[key]string{}
+	for _, e := range h.events {
+		if !e.at.Before(from) && e.reason != plan.ReasonRestored {
+			last[[2]string{e.about.String(), e.reason}], newest[e.about] = e, e.reason
+		}
+	}
+	return last, newest
+}
+
+// compareEvents: at rest, the events that are repeated are those of a process that knows nothing of the past. They are
+// those that hold, and no source has one about what is past as its newest.
+func (h *history) compareEvents() {
+	repeated, _ := h.lastRemarks(time.Now().Add(-repeatsWithin))
+	_, newest := h.lastRemarks(h.began)
+	took := time.Now()
+	h.leader = h.lead(h.options, h.leader)
+	time.Sleep(5 * time.Minute)
+	fresh, _ := h.lastRemarks(took)
+	ids := maps.Clone(repeated)
+	maps.Copy(ids, fresh)
+	w := h.now(h.options)
+	for id, e := range ids {
+		if repeated[id].note != fresh[id].note && !h.isRemembered(w, e.about.Name) {
+			h.found(staleEvents, "%v: got %q, want %q", id, repeated[id].note, fresh[id].note)
+		}
+	}
+	for k, cm := range w.configMaps {
+		ns := w.namespaces[k.Namespace]
+		if ns == nil || isGoing(ns) || !w.asksToBeMirrored(cm) || h.isRemembered(w, cm.Name) { // no event is possible there
+			delete(newest, k)
+			continue
+		}
+		want := w.reasons(cm)
+		for reason := range want {
+			e, ok := fresh[[2]string{k.String(), reason}]
+			if !ok {
+				h.found(wrongEvent, "%v: got no %s, want %v", k, reason, want)
+			} else if reason == plan.ReasonMirrored {
+				present, synced, held, blocked := e.reported(cm, h.options)
+				if got := [3]int{synced, held, blocked}; !present || got != w.reported(k) {
+					h.found(wrongEvent, "%v: got %v in %q %v, want %v", k, got, e.note, e.annotations, w.reported(k))
+				}
+			}
+		}
+		if len(want) > 0 && !want[newest[k]] {
+			h.found(wrongEvent, "%v: the newest event was %s, and %v hold", k, newest[k], want)
+		}
+		delete(newest, k)
+	}
+	for k, e := range fresh {
+		cm := w.configMaps[e.about]
+		if !h.isRemembered(w, e.about.Name) && (cm == nil || !w.asksToBeMirrored(cm) || !w.reasons(cm)[e.reason]) {
+			h.found(wrongEvent, "%v does not hold: %q", k, e.note)
+		}
+	}
+}
+
+// isRemembered reports whether how a target of the name stands depends on what only one process remembers: that
+// admission altered the object there, or what a live read showed of a copy that its source holds or freezes.
+func (h *history) isRemembered(w *oracle, name string) bool {
+	spoilt := h.spoilt()
+	for k, have := range w.configMaps {
+		if k.Name == name && (spoilt[have.UID] || !w.isShown(have) && w.judge(k).stops()) {
+			return true
+		}
+	}
+	return false
+}
+
+// reasons returns the reasons of the events that hold for a ConfigMap that asks to be mirrored, in a cluster at rest.
+func (o *oracle) reasons(s *corev1.ConfigMap) map[string]bool {
+	of := o.countsOf(apitest.KeyOf(s))
+	reported := o.reported(apitest.KeyOf(s))
+	allowed, frozen := o.allowsSource(s.Namespace), o.isFrozen(s)
+	reserved := slices.Contains(plan.ReservedNames, s.Name)
+	all := map[string]bool{
+		plan.ReasonReservedName:      allowed && reserved,
+		plan.ReasonInvalidAnnotation: allowed && frozen,
+		plan.ReasonForeign:           of["foreign"] > 0,
+		plan.ReasonSuperseded:        of["superseded"] > 0,
+		plan.ReasonOutOfScope:        of["out_of_scope"] > 0,
+		plan.ReasonHeld:              of["held"] > 0,
+		plan.ReasonNoTargets:         allowed && !reserved && !frozen && !o.selects(s),
+		plan.ReasonMirrored:          !frozen && reported[0]+reported[1]+reported[2] > 0,
+	}
+	maps.DeleteFunc(all, func(_ string, holds bool) bool { return !holds })
+	return all
+}
+
+// reported returns how many targets of a source are in sync, held and blocked.
+func (o *oracle) reported(source key) [3]int {
+	of := o.countsOf(source)
+	return [3]int{of["synced"], of["held"], of["foreign"] + of["superseded"]}
+}
+
+// countsOf returns how many targets count for a source, by state.
+func (o *oracle) countsOf(source key) map[string]int {
+	of := map[string]int{}
+	for namespace := range o.namespaces {
+		k := key{Namespace: namespace, Name: source.Name}
+		if v := o.judge(k); v.owner == source {
+			of[v.state]++
+		}
+		if slices.Contains(o.superseded(k), source) {
+			of["superseded"]++
+		}
+	}
+	return of
+}
+
+// announced are the namespaces in the text of an Expiring.
+var announced = regexp.MustCompile(
+	`\d+ cop(?:y|ies) in (?:namespace ([a-z0-9-]+)|\d+ namespaces \(([^)]*)\)) will be deleted`)
+
+// names reports whether the text of an Expiring names the namespace.
+func (e remark) names(namespace string) bool {
+	for _, m := range announced.FindAllStringSubmatch(e.note, -1) {
+		if slices.Contains(strings.Split(m[1]+m[2], ", "), namespace) {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeAnnouncement judges whether a line named the copy before it was deleted, although it may have had another source
+// then. Time that passes between two statements may keep a short announcement back, and so may a watch that is silent
+// for long.
+func (h *history) judgeAnnouncement(k, source key, c apitest.Change[*corev1.ConfigMap]) {
+	if h.options.DeletionGrace < minAnnounced+100*h.latestDelay || h.latestWatch > 10*time.Second {
+		return
+	}
+	known := false // sources that no report has met share the spacing of ten seconds
+	for _, line := range h.lines {
+		known = known || line.about == source && line.reason == plan.ReasonMirrored && line.at.Before(c.At)
+		if line.reason == plan.ReasonExpiring && line.about.Name == source.Name && line.names(k.Namespace) &&
+			!line.at.After(c.At) && c.At.Sub(line.at) < h.options.DeletionGrace+2*time.Hour {
+			return
+		}
+	}
+	if known {
+		h.found(unannounced, "%v, copy of %v, at %v", k, source, c.At.Sub(h.began))
 	}
 }

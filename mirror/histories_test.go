@@ -5,9 +5,12 @@ package mirror
 // storm under e2e does the same with real parts; this does thousands while it does one.
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -19,8 +22,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
+
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/apitest/delay"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // The world of a history. The first two source namespaces are no targets, and the last name is reserved.
@@ -34,8 +44,7 @@ var (
 // history is what happens to the sources of two names and their copies in three namespaces.
 type history struct {
 	*rand.Rand
-	t           *testing.T
-	server      *apitest.Server
+	people
 	options     *Options
 	leader      *leader
 	terms       []historyTerm
@@ -90,10 +99,10 @@ func play(t *testing.T, seed uint64) *history {
 	h := &history{Rand: rand.New(rand.NewPCG(seed, 1)), removing: map[string]bool{},
 		requests: map[apitest.Call][]time.Time{}}
 	synctest.Test(t, func(t *testing.T) {
-		h.t, h.began = t, time.Now()
+		h.people, h.began = people{apitest.NewServer(), t}, time.Now()
 		h.mix()
 		h.begin(seed)
-		h.writeSource()
+		atSource((*history).writeSource)(h)
 		for range 10 + h.IntN(30) {
 			h.act()
 		}
@@ -114,17 +123,12 @@ func (h *history) begin(seed uint64) {
 	h.options.CopyAnnotations = pick(h, nil, []string{"note"}, []string{"no*"})
 	h.options.DeletionGrace = pick(h, 0, time.Second, time.Second, 9*time.Second, 20*time.Second, 5*time.Minute)
 	h.drawFlags(h.options)
-	h.server = apitest.NewServer()
 	for _, name := range historyNamespaces {
-		h.server.Namespaces.Put(historyNamespace(name))
+		h.Namespaces.Put(historyNamespace(name))
 	}
 	h.faults.Store(&faults{})
 	h.hook()
-	pass := h.delays(seed)
-	delay.Set(func(point string) {
-		reached.Add(1)
-		pass(point)
-	})
+	delay.Set(h.delays(seed))
 	if h.IntN(2) == 0 {
 		h.beLate()
 	}
@@ -140,15 +144,16 @@ func (h *history) delays(seed uint64) func(string) {
 	rarity := []uint64{0, 0, 400, 100, 30}[h.IntN(5)]
 	longest := []time.Duration{time.Millisecond, 40 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}[h.IntN(4)]
 	if rarity == 0 {
-		return func(string) {}
+		return func(string) { reached.Add(1) }
 	}
 	h.latestDelay = longest
 	var mu sync.Mutex
-	reached := map[string]uint64{}
+	times := map[string]uint64{}
 	return func(point string) {
+		reached.Add(1)
 		mu.Lock()
-		reached[point]++
-		r := rand.New(rand.NewPCG(seed, reached[point]<<32|uint64(crc32.ChecksumIEEE([]byte(point)))))
+		times[point]++
+		r := rand.New(rand.NewPCG(seed, times[point]<<32|uint64(crc32.ChecksumIEEE([]byte(point)))))
 		mu.Unlock()
 		if r.Uint64N(rarity) == 0 && !h.faults.Load().over {
 			time.Sleep(time.Duration(1 + r.Int64N(int64(longest))))
@@ -164,14 +169,9 @@ type historyTerm struct {
 
 // pause returns one of the first of some times.
 func (h *history) pause(of int) time.Duration {
-	pauses := []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 70 * time.Millisecond, 110 * time.Millisecond,
-		300 * time.Millisecond,
-		1200 * time.Millisecond, 8 * time.Second, 31 * time.Second, 70 * time.Second}
-	d := pauses[h.IntN(of)]
-	if d > 0 {
-		d += time.Duration(h.Int64N(int64(d)/4 + 1))
-	}
-	return d
+	milliseconds := []time.Duration{0, 1, 20, 70, 110, 300, 1200, 8000, 31_000, 70_000}
+	d := milliseconds[h.IntN(of)] * time.Millisecond
+	return d + time.Duration(h.Int64N(int64(d)/4+1))
 }
 
 // act does one random thing, and waits for some time.
@@ -207,17 +207,17 @@ func (h *history) end() {
 	h.faults.Store(&faults{over: true})
 	time.Sleep(30 * time.Minute)
 	h.compare(true)
-	before, version := h.server.Calls(), len(h.server.ConfigMaps.Changes())
+	before, version := h.Calls(), len(h.ConfigMaps.Changes())
 	quiet := repeatsWithin + 5*time.Minute
 	if awake := h.awake(quiet); awake > 9+3*len(historyNamespaces) && !slices.ContainsFunc(historyTargets, h.blockedAt) {
 		h.found(notQuiet, "work in %d minutes of %v", awake, quiet) // it looks for events to repeat
 	}
-	for c, n := range h.server.Calls() {
+	for c, n := range h.Calls() {
 		if n -= before[c]; n > 0 && !h.blockedAt(c.Namespace) {
 			h.found(notQuiet, "%d × %v", n, c)
 		}
 	}
-	if n := len(h.server.ConfigMaps.Changes()) - version; n > 0 {
+	if n := len(h.ConfigMaps.Changes()) - version; n > 0 {
 		h.found(notQuiet, "%d changes", n)
 	}
 	h.compare(true)
@@ -248,50 +248,166 @@ func (h *history) awake(during time.Duration) (minutes int) {
 
 // leave deletes everything. A process that remembered what is gone would grow over the weeks.
 func (h *history) leave() {
-	for _, cm := range h.server.ConfigMaps.All() {
-		h.change(cm.Namespace, cm.Name, withoutFinalizers)
-		h.remove(cm.Namespace, cm.Name)
+	for _, cm := range h.ConfigMaps.All() {
+		h.change(apitest.KeyOf(cm), withoutFinalizers)
+		h.delete(apitest.KeyOf(cm))
 	}
 	for _, name := range historyTargets {
-		h.server.Terminate(name)
-		h.server.Finalize(name)
+		h.Terminate(name)
+		h.Finalize(name)
 	}
 	time.Sleep(40 * time.Minute)
 	synctest.Wait()
-	for what, n := range h.leader.remembered() {
+	left := h.leader.leftOver()
+	left["names with targets"] = len(h.leader.targets.names)
+	for what, n := range left {
 		if n > 0 {
 			h.found(leftOver, "%d %s after everything was deleted", n, what)
 		}
 	}
 }
 
-// number returns the number in a variable of the environment, or another one if it is not set.
-func number(t *testing.T, name string, otherwise uint64) uint64 {
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
+// leader is a controller that runs, and leads or will.
+type leader struct {
+	*Controller
+	h      *history
+	flags  *Options
+	begun  chan context.Context
+	cancel context.CancelFunc // asks it to stop
+	lose   context.CancelFunc // takes the leadership away
+	ended  chan error
+}
+
+// lead starts a controller. It takes over from the one that led before, which may be nil: after the end of that, or
+// sooner, if that does not notice at once that it has lost its lease.
+func (h *history) lead(o *Options, before *leader) *leader {
+	l := &leader{h: h, flags: o, begun: make(chan context.Context, 1), ended: make(chan error, 1)}
+	c, err := New(h.Process(), l, o)
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		h.t.Fatal(err)
+	}
+	c.RegisterMetrics(metrics.NewKubeRegistry()) // or they count nothing
+	l.Controller = c
+	ctx, cancel := context.WithCancel(klog.NewContext(h.t.Context(), logr.New(logSink{h, os.Getenv("HISTORIES") == "1"})))
+	leads, lose := context.WithCancel(context.WithoutCancel(ctx))
+	l.cancel, l.lose = cancel, lose
+	go func() { l.ended <- c.Run(ctx, Leadership{Begun: l.begun}) }()
+	late := before != nil && h.IntN(2) == 0
+	if before != nil {
+		time.Sleep(h.pause(4)) // the new one is a standby
+		if !late {
+			before.stop()
+			time.Sleep(h.pause(4))
+		}
+	}
+	h.terms = append(h.terms, historyTerm{time.Now(), o})
+	l.begun <- leads
+	if late {
+		time.Sleep(min(h.pause(8), lateLoss))
+		before.lose()
+		before.stop()
+	}
+	return l
+}
+
+// reconciles returns how often the controller has reconciled a copy.
+func (l *leader) reconciles() (n float64) {
+	for _, result := range reconcileResults {
+		count, err := testutil.GetCounterMetricValue(l.metrics.reconciles.WithLabelValues(queueName, result))
+		if err != nil {
+			l.h.t.Error(err)
+		}
+		n += count
 	}
 	return n
+}
+
+// stop stops a controller, and waits for its end.
+func (l *leader) stop() {
+	l.cancel()
+	<-l.ended
+	l.lose()
+}
+
+// Send records an event.
+func (l *leader) Send(_ context.Context, e Event) error {
+	l.h.sent(l.flags, remark{time.Now(), e.Regarding, e.UID, e.Reason, e.Note, e.Annotations})
+	return nil
+}
+
+// targetStates returns how each target stands, as the controller knows it.
+func (c *Controller) targetStates() map[key]standing {
+	all := map[key]standing{}
+	c.targets.each(func(n *nameTargets) {
+		for namespace, r := range n.known {
+			all[key{Namespace: namespace, Name: n.name}] = r.standing
+		}
+	})
+	return all
+}
+
+// counts returns how many targets are in each state: of each source, and of all under the empty key.
+func (c *Controller) counts() map[key]map[string]int {
+	all := map[key]map[string]int{}
+	for state := plan.StateSynced; state < plan.States; state++ {
+		addTo(all, key{}, state.String(), c.targets.total(state))
+	}
+	c.targets.each(func(n *nameTargets) {
+		for source, src := range n.sources {
+			for state := plan.StateSynced; state < plan.States; state++ {
+				addTo(all, source, state.String(), src.counts[state])
+			}
+		}
+	})
+	return all
+}
+
+// each calls f with the targets of each name, locked.
+func (s *targets) each(f func(*nameTargets)) {
+	s.mu.Lock()
+	names := slices.Collect(maps.Values(s.names))
+	s.mu.Unlock()
+	for _, n := range names {
+		n.mu.Lock()
+		f(n)
+		n.mu.Unlock()
+	}
+}
+
+// leftOver returns what a controller at rest has left of its work.
+func (c *Controller) leftOver() map[string]int {
+	synctest.Wait()
+	left := map[string]int{"keys": c.copies.Len(), "names": c.sources.Len(),
+		"reports": c.reports.Len(), "slow": c.slow.Len()}
+	_, left["calls in flight"] = c.slow.Known()
+	left["live reads"] = c.reconciler.live.Known()
+	c.targets.each(func(n *nameTargets) {
+		left["pending targets"] += n.pending
+		for _, r := range n.known {
+			// An object that the watch does not show is retried.
+			if r.retry.outcome != outcome.Foreign && r.state != plan.StateForeign && r.state != plan.StateRejected &&
+				r.retry != (retry{}) || r.write != (ownWrite{}) || r.unclaimed != (unclaimed{}) || r.busy {
+				left[fmt.Sprintf("retries (%+v)", *r)]++
+			}
+		}
+	})
+	return left
 }
 
 // TestHistories plays $HISTORIES histories, or 25, from $HISTORIES_SEED on. A seed that fails fails again. With `make
 // histories` time passes also between the statements of the controller.
 // Cases C08, C15, C24, C29, C31, C40, C43, C52, C62, C65, C74, C75 and C76.
 func TestHistories(t *testing.T) {
-	count, first := number(t, "HISTORIES", 25), number(t, "HISTORIES_SEED", 1)
+	count, err := strconv.ParseUint(cmp.Or(os.Getenv("HISTORIES"), "25"), 10, 64)
+	first, seedErr := strconv.ParseUint(cmp.Or(os.Getenv("HISTORIES_SEED"), "1"), 10, 64)
+	if err := errors.Join(err, seedErr); err != nil {
+		t.Fatal(err)
+	}
 	before := reached.Load()
 	for seed := first; seed < first+count; seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			h := play(t, seed)
-			if len(h.findings) > 0 {
-				t.Error(h)
-				if os.Getenv("HISTORIES") != "" {
-					t.Logf("Play it again: make histories HISTORIES=1 HISTORIES_SEED=%d", seed)
-				}
+			if h := play(t, seed); len(h.findings) > 0 {
+				t.Errorf("%v\nmake histories HISTORIES=1 HISTORIES_SEED=%d plays a history with delays again", h, seed)
 			}
 		})
 	}
@@ -315,5 +431,3 @@ func (h *history) String() string {
 	}
 	return b.String()
 }
-
-var errLost = errors.New("the connection was reset")

@@ -14,7 +14,6 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
-	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -66,7 +65,7 @@ func withoutBuckets(t *testing.T, registry metrics.KubeRegistry) string {
 
 // TestReconcilesAreCounted as controller-runtime counts them: those that succeed, those that fail, and those under way.
 func TestReconcilesAreCounted(t *testing.T) {
-	runScene(t, teams(2, "team-"), func(t *testing.T, s scene) {
+	inScene(teams(2, "team-"), func(t *testing.T, s scene) {
 		s.slowDown(50 * time.Millisecond)
 		s.refuse(on(rejected("exceeded quota"), apitest.Call{Namespace: "team-001"}))
 		s.write(source())
@@ -88,14 +87,15 @@ func TestReconcilesAreCounted(t *testing.T) {
 		want("two at work, after that of the source's own namespace", 2, 1, 0)
 		time.Sleep(200 * time.Millisecond)
 		want("at the end", 0, 2, 1)
-	})
+	})(t)
 }
 
 // TestResultOfAReconcileInItsMetric: the result is in the words of controller-runtime.
 func TestResultOfAReconcileInItsMetric(t *testing.T) {
+	const again = "requeue_after"
 	for o, want := range map[outcome.Outcome]string{
-		outcome.OK: "success", outcome.Rejected: "error", outcome.Unavailable: "error", outcome.Conflict: "requeue_after",
-		outcome.Terminating: "requeue_after", outcome.Foreign: "requeue_after", outcome.Delayed: "requeue_after",
+		outcome.OK: "success", outcome.Rejected: "error", outcome.Unavailable: "error", outcome.Conflict: again,
+		outcome.Terminating: again, outcome.Foreign: again, outcome.Delayed: again,
 	} {
 		var err error
 		if o.Failed() {
@@ -105,7 +105,7 @@ func TestResultOfAReconcileInItsMetric(t *testing.T) {
 			t.Errorf("%v: got %s, want %s", o, got, want)
 		}
 	}
-	if got := metricOf(result{}, time.Second); got != "requeue_after" {
+	if got := metricOf(result{}, time.Second); got != again {
 		t.Errorf("to be looked at again: got %s", got)
 	}
 }
@@ -113,31 +113,16 @@ func TestResultOfAReconcileInItsMetric(t *testing.T) {
 // TestSourcesAreCounted: a source that is frozen counts although it has no copies, and a ConfigMap that the flags rule
 // out does not. The size is that of keys and values.
 func TestSourcesAreCounted(t *testing.T) {
-	frozen := plantest.Annotation(plan.SelectorAnnotation, "tier in (")
+	frozen := selector("tier in (")
 	objects := append(teams(3, "team-"), plantest.Source("platform", "frozen", frozen),
 		plantest.Source("elsewhere", "settings", frozen),
-		source(plantest.Data("key", "value"), plantest.BinaryData("bin", 1, 2)))
+		source(data("value"), plantest.BinaryData("bin", 1, 2)))
 	edit := func(o *Options) { o.SourceNamespaces = []string{"platform"} }
-	runSceneWith(t, objects, edit, func(t *testing.T, s scene) {
+	inSceneWith(objects, edit, func(t *testing.T, s scene) {
 		bytes := float64(len("key")+len("value")+len("bin")+2) + float64(len("key")+len("value"))
 		for metric, want := range map[string]float64{"mirror_sources": 2, "mirror_invalid_sources": 1,
 			"mirror_source_bytes": bytes} {
 			s.wantMetric(want, metric)
 		}
-	})
-}
-
-// TestWatchErrorsAreCounted, by what is watched.
-func TestWatchErrorsAreCounted(t *testing.T) {
-	runScene(t, teams(1, "team-"), func(t *testing.T, s scene) {
-		s.refuse(on(errAway, request("watch", "namespaces", ""), request("list", "namespaces", "")))
-		s.Namespaces.Break()
-		s.ConfigMaps.Break()
-		time.Sleep(time.Minute)
-		refused := s.metric("mirror_watch_errors_total", "namespaces")
-		other := s.metric("mirror_watch_errors_total", "configmaps")
-		if refused == 0 || other > 0 {
-			t.Errorf("got %v errors of the watch that is refused, and %v of the other one, want some and none", refused, other)
-		}
-	})
+	})(t)
 }

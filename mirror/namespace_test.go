@@ -21,37 +21,36 @@ import (
 func TestNamespaceBecomesATarget(t *testing.T) {
 	for name, tc := range map[string]struct {
 		src     *corev1.ConfigMap
-		in, out *corev1.Namespace
+		in, out []string // the labels of a target, and of none
 	}{
-		"C31 opt-out": {source(), plantest.Namespace("team-a"), plantest.Namespace("team-a", "mirror", "false")},
-		"C31 selector of the source": {source(plantest.Annotation(plan.SelectorAnnotation, "tier=gold")),
-			plantest.Namespace("team-a", "tier", "gold"), plantest.Namespace("team-a")},
+		"C31 opt-out":                {source(), nil, []string{"mirror", "false"}},
+		"C31 selector of the source": {source(selector("tier=gold")), []string{"tier", "gold"}, nil},
 	} {
-		runSubscene(t, name, []runtime.Object{tc.src}, func(t *testing.T, s scene) {
-			s.Namespaces.Put(tc.in)
+		t.Run(name, inScene([]runtime.Object{tc.src}, func(t *testing.T, s scene) {
+			s.addNamespace("team-a", tc.in...)
 			s.wantCopy("team-a", "value")
 			for range 3 {
-				s.setNamespace(tc.out.DeepCopy())
+				s.setNamespace("team-a", tc.out...)
 				time.Sleep(time.Second + 100*time.Millisecond) // the grace, and the read
 				s.wantNone("team-a")
-				s.setNamespace(tc.in.DeepCopy())
+				s.setNamespace("team-a", tc.in...)
 				s.wantCopy("team-a", "value")
 			}
-			reads, deletions := s.Count("get", "namespaces", "team-a"), s.Count("delete", "configmaps", "team-a")
+			reads, deletions := s.Count("get", "namespaces", "team-a"), s.CountAll("team-a", "delete")
 			if reads != 3 || deletions != 3 {
 				t.Errorf("got %d reads of the namespace and %d deletions, want 3 of each", reads, deletions)
 			}
 			s.wantMetric(1, "mirror_namespace_fill_seconds") // when the namespace appeared
-		})
+		}))
 	}
 }
 
 // TestC28Terminating: nothing is created, updated or deleted there, no error is counted, and nothing is retried.
 func TestC28Terminating(t *testing.T) {
-	runScene(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
+	inScene(append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Second)
 		s.Terminate("team-000")
-		s.edit("platform", plantest.Data("key", "other"))
+		s.edit("platform", data("other"))
 		s.remove("team-000") // by the namespace controller
 		time.Sleep(time.Hour)
 		s.wantCopy("team-001", "other")
@@ -70,7 +69,7 @@ func TestC28Terminating(t *testing.T) {
 		s.wantMetric(0, "mirror_writes_total", "create", "error")
 		s.wantMetric(0, "mirror_writes_total", "create", "rejected")
 		s.wantEventCount(0, plan.ReasonWriteFailed)
-	})
+	})(t)
 }
 
 // TestC30OneNamespaceRefuses: all others are served. That one is retried at most once a minute in the long run,
@@ -85,15 +84,15 @@ func TestC30OneNamespaceRefuses(t *testing.T) {
 		}, time.Minute},
 		"by a webhook that never answers": {func(s scene) { s.hangAt(hangs, webhookDown, "") }, 90 * time.Second},
 	} {
-		runSubscene(t, name, append(teams(20, "team-"), teams(1, "team-bad-")...), func(t *testing.T, s scene) {
+		t.Run(name, inScene(append(teams(20, "team-"), teams(1, "team-bad-")...), func(t *testing.T, s scene) {
 			tc.refuse(s)
 			s.write(source())
 			s.within(100*time.Millisecond, "copy in every other namespace",
 				func() bool { return s.countCopies("team-0", "value") == 20 })
 			time.Sleep(time.Hour)
-			before := s.Count("create", "configmaps", "team-bad-000")
+			before := s.CountAll("team-bad-", "create")
 			time.Sleep(time.Hour)
-			if n := s.Count("create", "configmaps", "team-bad-000") - before; n > 60 {
+			if n := s.CountAll("team-bad-", "create") - before; n > 60 {
 				t.Errorf("got %d tries in an hour, want 60", n)
 			}
 			s.wantEventCount(1, plan.ReasonWriteFailed)
@@ -101,13 +100,13 @@ func TestC30OneNamespaceRefuses(t *testing.T) {
 			s.refuse(on[error](nil))
 			time.Sleep(tc.filled)
 			s.wantCopy("team-bad-000", "value")
-		})
+		}))
 	}
 }
 
 // TestAdmissionSeesTheOldNamespace: it refuses the create in the new one as terminating. That is retried. Case C29.
 func TestAdmissionSeesTheOldNamespace(t *testing.T) {
-	runScene(t, []runtime.Object{source()}, func(t *testing.T, s scene) {
+	inScene([]runtime.Object{source()}, func(t *testing.T, s scene) {
 		terminating := apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errAway)
 		terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 		s.refuse(on[error](terminating, creates))
@@ -115,7 +114,7 @@ func TestAdmissionSeesTheOldNamespace(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		s.refuse(on[error](nil))
 		s.within(4*time.Second, "copy", func() bool { return s.countCopies("team-a", "value") == 1 })
-	})
+	})(t)
 }
 
 // TestC80SourcesWithoutTargets: 1,000 sources without a target beside 1,000 namespaces. A new namespace costs each
@@ -125,10 +124,10 @@ func TestC80SourcesWithoutTargets(t *testing.T) {
 	objects := teams(many, "team-")
 	for i := range many {
 		objects = append(objects, plantest.Source("platform", fmt.Sprintf("settings-%d", i),
-			plantest.Annotation(plan.PrefixAnnotation, fmt.Sprintf("later-%d", i))))
+			prefixes(fmt.Sprintf("later-%d", i))))
 	}
 	edit := func(o *Options) { o.NamespacePrefixes = []string{"team-", "later-"} }
-	runSceneWith(t, objects, edit, func(t *testing.T, s scene) {
+	inSceneWith(objects, edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		for _, namespace := range []string{"team-new", "later-7"} {
@@ -140,10 +139,10 @@ func TestC80SourcesWithoutTargets(t *testing.T) {
 				t.Errorf("%s: got %d bytes for each source, want less than a list of all namespaces takes", namespace, each)
 			}
 		}
-		if n := s.countNamed("settings-7", "later-7"); n != 1 {
+		if n := s.countNamed("settings-7", "later-7", "value"); n != 1 {
 			t.Errorf("got %d copies of the source that has waited for its namespace, want 1", n)
 		}
-	})
+	})(t)
 }
 
 // allocated returns how many bytes this process has allocated.

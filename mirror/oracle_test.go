@@ -25,6 +25,10 @@ type oracle struct {
 	namespaces map[string]*corev1.Namespace
 }
 
+func newOracle(flags *Options) *oracle {
+	return &oracle{flags, map[key]*corev1.ConfigMap{}, map[string]*corev1.Namespace{}}
+}
+
 // verdict is how one target has to be.
 type verdict struct {
 	state  string            // as mirror_copies counts it; pending: due is left to do
@@ -32,6 +36,9 @@ type verdict struct {
 	winner *corev1.ConfigMap // nil: no source claims the target
 	due    string
 }
+
+// stops reports whether the source that claims the target keeps it as it is.
+func (v verdict) stops() bool { return v.state == "held" || v.state == "frozen" }
 
 // judge returns how a target is, and what is left to do there.
 func (o *oracle) judge(k key) verdict {
@@ -94,14 +101,10 @@ func (o *oracle) sources(name string) (all []*corev1.ConfigMap) {
 			all = append(all, cm)
 		}
 	}
+	rank := map[bool]int{true: 1} // of those in namespaces that may be targets
 	slices.SortFunc(all, func(a, b *corev1.ConfigMap) int {
-		if x, y := o.allowsName(a.Namespace), o.allowsName(b.Namespace); x != y {
-			if y {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Namespace, b.Namespace))
+		return cmp.Or(rank[o.allowsName(a.Namespace)]-rank[o.allowsName(b.Namespace)],
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Namespace, b.Namespace))
 	})
 	return all
 }

@@ -54,82 +54,104 @@ func (d *diary) onEvent(f func(Event) error) {
 	d.receives = f
 }
 
-// eventsThat returns the events that match.
-func (d *diary) eventsThat(matches func(Event) bool) (all []Event) {
+// eventsOf returns the events with this reason.
+func (d *diary) eventsOf(reason string) []Event {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, e := range d.events {
-		if matches(e) {
-			all = append(all, e)
-		}
-	}
-	return all
-}
-
-// notesOf returns the notes of the events with this reason.
-func (d *diary) notesOf(reason string) (notes []string) {
-	for _, e := range d.eventsThat(func(e Event) bool { return e.Reason == reason }) {
-		notes = append(notes, e.Note)
-	}
-	return notes
+	return slices.DeleteFunc(slices.Clone(d.events), func(e Event) bool { return e.Reason != reason })
 }
 
 // countEvents returns how many events had this reason.
-func (d *diary) countEvents(reason string) int { return len(d.notesOf(reason)) }
+func (d *diary) countEvents(reason string) int { return len(d.eventsOf(reason)) }
 
 // lastEvent returns the last event with this reason.
-func (s scene) lastEvent(reason string) (last Event) {
-	s.t.Helper()
+func (d *diary) lastEvent(reason string) (last Event) {
 	synctest.Wait()
-	for _, e := range s.eventsThat(func(e Event) bool { return e.Reason == reason }) {
-		last = e
+	if all := d.eventsOf(reason); len(all) > 0 {
+		last = all[len(all)-1]
 	}
 	return last
 }
 
 // lastNote returns the note of the last event with this reason.
-func (s scene) lastNote(reason string) string { return s.lastEvent(reason).Note }
+func (d *diary) lastNote(reason string) string { return d.lastEvent(reason).Note }
 
-// scene is a controller that runs, the API server that it runs on, and the events that it records. Its methods act for
-// other clients: they have no hooks.
-type scene struct {
+// people act on an API server. Their requests have no hooks.
+type people struct {
 	*apitest.Server
+	t *testing.T
+}
+
+func (p people) configMaps(namespace string) typedcorev1.ConfigMapInterface {
+	return p.Interface.CoreV1().ConfigMaps(namespace)
+}
+
+// at returns the ConfigMap of this key, or nil.
+func (p people) at(k key) *corev1.ConfigMap {
+	cm, _ := p.ConfigMaps.Get(k)
+	return cm
+}
+
+// update edits a ConfigMap. A conflict means that the controller was faster.
+func (p people) update(cm *corev1.ConfigMap, edits ...plantest.Option) error {
+	for _, m := range []*map[string]string{&cm.Labels, &cm.Annotations} {
+		if *m == nil {
+			*m = map[string]string{}
+		}
+	}
+	for _, edit := range edits {
+		edit(cm)
+	}
+	_, err := p.configMaps(cm.Namespace).Update(p.t.Context(), cm, metav1.UpdateOptions{})
+	return err
+}
+
+func (p people) create(cm *corev1.ConfigMap) error {
+	_, err := p.configMaps(cm.Namespace).Create(p.t.Context(), cm, metav1.CreateOptions{})
+	return err
+}
+
+// delete deletes a ConfigMap if it is there.
+func (p people) delete(k key) {
+	_ = p.configMaps(k.Namespace).Delete(p.t.Context(), k.Name, metav1.DeleteOptions{})
+}
+
+func (p people) createNamespace(ns *corev1.Namespace) error {
+	_, err := p.Interface.CoreV1().Namespaces().Create(p.t.Context(), ns, metav1.CreateOptions{})
+	return err
+}
+
+func (p people) updateNamespace(ns *corev1.Namespace) error {
+	_, err := p.Interface.CoreV1().Namespaces().Update(p.t.Context(), ns, metav1.UpdateOptions{})
+	return err
+}
+
+// scene is a controller that runs, the API server that it runs on, and the events that it records.
+type scene struct {
+	people
 	*diary
-	t          *testing.T
 	controller *Controller
 	registry   metrics.KubeRegistry
 	logger     klog.Logger
 }
 
-// runScene runs a controller in a bubble, without a resync, on an API server with the namespace platform and with these
-// objects. f may wait as long as it likes. A bubble does not end while one of its goroutines waits.
-func runScene(t *testing.T, objects []runtime.Object, f func(*testing.T, scene)) {
-	t.Helper()
-	runSceneWith(t, objects, func(*Options) {}, f)
+// inScene returns a test that runs a controller in a bubble, without a resync, on an API server with the namespace
+// platform and with these objects. f may wait as long as it likes. A bubble does not end while one of its goroutines
+// waits.
+func inScene(objects []runtime.Object, f func(*testing.T, scene)) func(*testing.T) {
+	return inSceneWith(objects, func(*Options) {}, f)
 }
 
-// runSceneWith is runScene with other options.
-func runSceneWith(t *testing.T, objects []runtime.Object, edit func(*Options), f func(*testing.T, scene)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, objects, edit)
-		defer s.isSafe()
-		defer s.start()() // also if f fails
-		f(t, s)
-	})
-}
-
-// runSubscene runs a scene as a subtest.
-func runSubscene(t *testing.T, name string, objects []runtime.Object, f func(*testing.T, scene)) {
-	t.Helper()
-	runSubsceneWith(t, name, objects, func(*Options) {}, f)
-}
-
-// runSubsceneWith is runSubscene with other options.
-func runSubsceneWith(t *testing.T, name string, objects []runtime.Object, edit func(*Options),
-	f func(*testing.T, scene)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { runSceneWith(t, objects, edit, f) })
+// inSceneWith is inScene with other options.
+func inSceneWith(objects []runtime.Object, edit func(*Options), f func(*testing.T, scene)) func(*testing.T) {
+	return func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t, objects, edit)
+			defer s.isSafe()
+			defer s.start()() // also if f fails
+			f(t, s)
+		})
+	}
 }
 
 // newScene returns a scene whose controller does not run yet.
@@ -147,14 +169,19 @@ func newScene(t *testing.T, objects []runtime.Object, edit func(*Options)) scene
 	registry := metrics.NewKubeRegistry()
 	c.RegisterMetrics(registry)
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
-	return scene{server, d, t, c, registry, logger}
+	return scene{people{server, t}, d, c, registry, logger}
 }
 
-// isSafe fails the test if the controller sent a request that could do harm.
+// isSafe fails the test if the controller sent a request that could do harm, or an event that lists nothing.
 func (s scene) isSafe() {
 	s.t.Helper()
 	for _, what := range s.Unsafe() {
 		s.t.Error(what)
+	}
+	for _, e := range s.events {
+		if strings.Contains(e.Note, ": .") {
+			s.t.Errorf("got an event without what it is about: %.300q", e.Note)
+		}
 	}
 }
 
@@ -180,9 +207,14 @@ func (s scene) log() string { return s.logger.GetSink().(ktesting.Underlier).Get
 // wantLogged fails the test unless the controller has logged all of these parts.
 func (s scene) wantLogged(parts ...string) {
 	s.t.Helper()
+	s.wantParts("log", s.log(), parts)
+}
+
+func (s scene) wantParts(what, got string, parts []string) {
+	s.t.Helper()
 	for _, part := range parts {
-		if !strings.Contains(s.log(), part) {
-			s.t.Errorf("got log %s, want in it %s", s.log(), part)
+		if !strings.Contains(got, part) {
+			s.t.Errorf("got %s %q, want in it %q", what, got, part)
 		}
 	}
 }
@@ -196,8 +228,11 @@ func teams(n int, prefix string) (out []runtime.Object) {
 }
 
 // source returns the source platform/settings.
-func source(options ...plantest.Option) *corev1.ConfigMap {
-	return plantest.Source("platform", "settings", options...)
+func source(options ...plantest.Option) *corev1.ConfigMap { return sourceIn("platform", options...) }
+
+// sourceIn returns a source of the name settings.
+func sourceIn(namespace string, options ...plantest.Option) *corev1.ConfigMap {
+	return plantest.Source(namespace, "settings", options...)
 }
 
 // copyOf returns the copy of a source as the controller would have made it.
@@ -205,13 +240,33 @@ func copyOf(src *corev1.ConfigMap, namespace string, options ...plantest.Option)
 	return plantest.Copy(teamRules(), src, namespace, options...)
 }
 
+// What ConfigMaps have, or have no more.
+var (
+	adopt      = plantest.Annotation(plan.AdoptAnnotation, plan.AdoptValue)
+	paused     = plantest.Annotation(plan.PausedAnnotation, plan.PausedValue)
+	copyLabel  = plantest.Label(plan.DefaultLabel, plan.CopyValue)
+	unlabelled = plantest.Without(plan.DefaultLabel)
+	disowned   = plantest.Without(plan.SourceAnnotation)
+)
+
+func data(value string) plantest.Option { return plantest.Data("key", value) }
+
+func prefixes(value string) plantest.Option { return plantest.Annotation(plan.PrefixAnnotation, value) }
+
+func selector(value string) plantest.Option {
+	return plantest.Annotation(plan.SelectorAnnotation, value)
+}
+
+func rollout(value string) plantest.Option { return plantest.Annotation(plan.RolloutAnnotation, value) }
+
+func withoutFinalizers(cm *corev1.ConfigMap) { cm.Finalizers = nil }
+
 // write creates a ConfigMap, or overwrites the one that is there.
 func (s scene) write(cm *corev1.ConfigMap) {
 	s.t.Helper()
 	cm.ResourceVersion, cm.UID = "", ""
-	if _, err := s.configMaps(cm.Namespace).Update(s.t.Context(), cm, metav1.UpdateOptions{}); err != nil {
-		_, err = s.configMaps(cm.Namespace).Create(s.t.Context(), cm, metav1.CreateOptions{})
-		s.check(err)
+	if s.update(cm) != nil {
+		s.check(s.create(cm))
 	}
 }
 
@@ -219,49 +274,36 @@ func (s scene) write(cm *corev1.ConfigMap) {
 func (s scene) edit(namespace string, edits ...plantest.Option) {
 	s.t.Helper()
 	for cm := s.get(namespace); cm != nil; cm = s.get(namespace) {
-		if cm.Annotations == nil {
-			cm.Annotations = map[string]string{}
+		if err := s.update(cm, edits...); !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			s.check(err)
+			return
 		}
-		for _, edit := range edits {
-			edit(cm)
-		}
-		_, err := s.configMaps(namespace).Update(s.t.Context(), cm, metav1.UpdateOptions{})
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			continue // the controller was faster
-		}
-		s.check(err)
-		return
 	}
 }
 
 // get returns the ConfigMap settings in a namespace, or nil.
-func (s scene) get(namespace string) *corev1.ConfigMap {
-	cm, err := s.configMaps(namespace).Get(s.t.Context(), "settings", metav1.GetOptions{})
-	if err != nil {
-		return nil
-	}
-	return cm
-}
+func (s scene) get(namespace string) *corev1.ConfigMap { return s.at(settings(namespace)) }
 
 // remove deletes the ConfigMap settings in a namespace, if there is one.
-func (s scene) remove(namespace string) {
-	_ = s.configMaps(namespace).Delete(s.t.Context(), "settings", metav1.DeleteOptions{})
-}
+func (s scene) remove(namespace string) { s.delete(settings(namespace)) }
 
 // addNamespace creates a namespace. The labels are keys and values in turn.
 func (s scene) addNamespace(name string, labels ...string) {
 	s.t.Helper()
-	_, err := s.Interface.CoreV1().Namespaces().Create(s.t.Context(), plantest.Namespace(name, labels...),
-		metav1.CreateOptions{})
-	s.check(err)
+	s.check(s.createNamespace(plantest.Namespace(name, labels...)))
 }
 
-// setNamespace overwrites a namespace.
-func (s scene) setNamespace(ns *corev1.Namespace) {
+// setNamespace overwrites the labels of a namespace.
+func (s scene) setNamespace(name string, labels ...string) {
 	s.t.Helper()
+	ns := plantest.Namespace(name, labels...)
 	ns.UID = ""
-	_, err := s.Interface.CoreV1().Namespaces().Update(s.t.Context(), ns, metav1.UpdateOptions{})
-	s.check(err)
+	s.check(s.updateNamespace(ns))
+}
+
+// optOut has a namespace opt out.
+func (s scene) optOut(namespace string) {
+	s.setNamespace(namespace, plan.DefaultLabel, plan.OptOutValue)
 }
 
 // removeNamespace deletes a namespace and what is in it.
@@ -271,11 +313,6 @@ func (s scene) removeNamespace(name string) {
 	if !s.Finalize(name) {
 		s.t.Errorf("%s: something holds up the deletion", name)
 	}
-}
-
-// configMaps of a namespace, for the test itself.
-func (s scene) configMaps(namespace string) typedcorev1.ConfigMapInterface {
-	return s.Interface.CoreV1().ConfigMaps(namespace)
 }
 
 func (s scene) check(err error) {
@@ -324,13 +361,13 @@ func (s scene) wantCopies(want int, prefix, value string) {
 
 // countWrites returns how many writes came in namespaces with this prefix.
 func (s scene) countWrites(prefix string) int {
+	synctest.Wait()
 	return s.CountAll(prefix, "create", "update", "patch", "delete")
 }
 
 // wantWrites fails the test unless so many writes came in namespaces with this prefix.
 func (s scene) wantWrites(want int, prefix string) {
 	s.t.Helper()
-	synctest.Wait()
 	if got := s.countWrites(prefix); got != want {
 		s.t.Errorf("got %d writes in %s*, want %d", got, prefix, want)
 	}
@@ -340,35 +377,28 @@ func (s scene) wantWrites(want int, prefix string) {
 func (s scene) wantEventCount(want int, reason string) {
 	s.t.Helper()
 	synctest.Wait()
-	if got := s.notesOf(reason); len(got) != want {
-		s.t.Errorf("got %d events %s, want %d: %q", len(got), reason, want, got)
+	if got := s.eventsOf(reason); len(got) != want {
+		s.t.Errorf("got %d events %s, want %d: %v", len(got), reason, want, got)
 	}
 }
 
 // wantNote fails the test unless the note of the last event with this reason has all of these parts.
 func (s scene) wantNote(reason string, parts ...string) {
 	s.t.Helper()
-	got := s.lastNote(reason)
-	for _, part := range parts {
-		if !strings.Contains(got, part) {
-			s.t.Errorf("got event %s %q, want in it %q", reason, got, part)
-		}
-	}
+	s.wantParts(reason, s.lastNote(reason), parts)
 }
 
-// wantWholeNote fails the test unless this is the whole note of the last event with this reason.
-func (s scene) wantWholeNote(reason, want string) {
-	s.t.Helper()
-	if got := s.lastNote(reason); got != want {
-		s.t.Errorf("got event %s %q, want %q", reason, got, want)
-	}
-}
+// version returns the resourceVersion of the source platform/settings.
+func (s scene) version() string { return s.get("platform").ResourceVersion }
 
 // wantMirrored fails the test unless the last event Mirrored is about the present version of platform/settings, and
 // about these targets, such as "2 namespaces".
 func (s scene) wantMirrored(targets string) {
 	s.t.Helper()
-	s.wantWholeNote(plan.ReasonMirrored, fmt.Sprintf("Synced version %s to %s", s.version(), targets))
+	want := fmt.Sprintf("Synced version %s to %s", s.version(), targets)
+	if got := s.lastNote(plan.ReasonMirrored); got != want {
+		s.t.Errorf("got event %q, want %q", got, want)
+	}
 }
 
 // wantCopy fails the test unless a copy of platform/settings with this value is in the namespace.
@@ -410,9 +440,12 @@ func (s scene) within(limit time.Duration, what string, holds func() bool) time.
 }
 
 // countCopies returns how many ConfigMaps settings with this value are in the namespaces with this prefix.
-func (s scene) countCopies(prefix, value string) (n int) {
+func (s scene) countCopies(prefix, value string) int { return s.countNamed("settings", prefix, value) }
+
+// countNamed returns how many ConfigMaps of this name, with this value, are in the namespaces with this prefix.
+func (s scene) countNamed(name, prefix, value string) (n int) {
 	for _, cm := range s.ConfigMaps.All() {
-		if cm.Name == "settings" && strings.HasPrefix(cm.Namespace, prefix) && cm.Data["key"] == value {
+		if cm.Name == name && strings.HasPrefix(cm.Namespace, prefix) && cm.Data["key"] == value {
 			n++
 		}
 	}
@@ -421,16 +454,6 @@ func (s scene) countCopies(prefix, value string) (n int) {
 
 // errAway is an error that is no answer of the API server.
 var errAway = errors.New("away")
-
-// countNamed returns how many ConfigMaps of this name are in namespaces with the prefix.
-func (s scene) countNamed(name, prefix string) (n int) {
-	for _, cm := range s.ConfigMaps.All() {
-		if cm.Name == name && strings.HasPrefix(cm.Namespace, prefix) {
-			n++
-		}
-	}
-	return n
-}
 
 // Requests of the controller, for hooks.
 var (
@@ -473,6 +496,11 @@ func (s scene) delay(f func(apitest.Call) time.Duration) {
 	s.Hook(func(h *apitest.Hooks) { h.Takes = f })
 }
 
+// lose has watches not show what matches, as a half-open connection does.
+func (s scene) lose(matches func(resource, namespace string) bool) {
+	s.Hook(func(h *apitest.Hooks) { h.Lost = matches })
+}
+
 // slowDown has each request take this long, so that a fan-out to n targets takes n/32 times that.
 func (s scene) slowDown(takes time.Duration) { s.delay(on(takes, anyCall)) }
 
@@ -489,11 +517,6 @@ func teamOptions() *Options {
 	o := NewOptions()
 	o.NamespacePrefixes = []string{"team-"}
 	return o
-}
-
-// sourceIn returns a source of the name settings.
-func sourceIn(namespace string, options ...plantest.Option) *corev1.ConfigMap {
-	return plantest.Source(namespace, "settings", options...)
 }
 
 // parsed returns a source by teamRules.

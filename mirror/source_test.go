@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,12 +16,12 @@ import (
 func TestC15RecreatedWithinASecond(t *testing.T) {
 	const targets, rounds = 3, 100
 	random := rand.New(rand.NewPCG(15, 0))
-	runScene(t, append(teams(targets, "team-"), source()), func(t *testing.T, s scene) {
+	inScene(append(teams(targets, "team-"), source()), func(t *testing.T, s scene) {
 		uid := s.get("team-000").UID
 		for i := range rounds {
 			s.remove("platform")
 			time.Sleep(time.Duration(random.IntN(999)) * time.Millisecond)
-			s.write(source(plantest.Data("key", []string{"value", "other"}[i/(rounds/2)])))
+			s.write(source(data([]string{"value", "other"}[i/(rounds/2)])))
 			time.Sleep(time.Duration(random.IntN(5000)) * time.Millisecond)
 		}
 		s.wantCopy("team-000", "other")
@@ -28,17 +29,17 @@ func TestC15RecreatedWithinASecond(t *testing.T) {
 			t.Errorf("got %d deletions, want none", n)
 		}
 		s.wantMetric(targets, "mirror_writes_total", "update", "success") // the data changed once
-	})
+	})(t)
 }
 
 // TestC03NamesakeTakesOverInPlace, a hundred times: the winner goes, and the copy becomes that of the other source,
 // without a deletion. The one that comes back is younger, and waits. Case C52.
 func TestC03NamesakeTakesOverInPlace(t *testing.T) {
 	src := func(namespace string) *corev1.ConfigMap {
-		return plantest.Source(namespace, "settings", plantest.Data("key", namespace))
+		return plantest.Source(namespace, "settings", data(namespace))
 	}
 	objects := append(teams(1, "team-"), plantest.Namespace("shared"), src("platform"), src("shared"))
-	runScene(t, objects, func(t *testing.T, s scene) {
+	inScene(objects, func(t *testing.T, s scene) {
 		first := s.get("team-000")
 		if first.Data["key"] != "platform" {
 			t.Fatalf("got %v, want the copy of platform: of two sources of one age the smaller name wins", first)
@@ -51,7 +52,7 @@ func TestC03NamesakeTakesOverInPlace(t *testing.T) {
 			if i%4 < 2 {
 				s.remove(goes)
 			} else {
-				s.edit(goes, plantest.Without("mirror"))
+				s.edit(goes, unlabelled)
 			}
 			time.Sleep(1500 * time.Millisecond)
 			if cm := s.get("team-000"); cm == nil || cm.UID != first.UID || cm.Data["key"] != stays {
@@ -69,5 +70,35 @@ func TestC03NamesakeTakesOverInPlace(t *testing.T) {
 				t.Errorf("C04: the source in %s was overwritten", at)
 			}
 		}
-	})
+	})(t)
+}
+
+// TestC38EditsAllTheTime: a source that changes 100 times a second is compared with its targets ten times a second,
+// its last target gets a state that is not old, and the last state is everywhere soon after the end.
+func TestC38EditsAllTheTime(t *testing.T) {
+	const targets, edits = 100, 500
+	inScene(append(teams(targets, "team-"), source(data("0"))), func(t *testing.T, s scene) {
+		time.Sleep(time.Second)
+		s.slowDown(5 * time.Millisecond)
+		before := s.CountAll("team-", "update")
+		for i := range edits {
+			s.edit("platform", data(strconv.Itoa(i+1)))
+			time.Sleep(10 * time.Millisecond)
+			if i < 100 {
+				continue
+			}
+			for _, ns := range teams(targets, "team-") {
+				at := ns.(interface{ GetName() string }).GetName()
+				if n, _ := strconv.Atoi(s.get(at).Data["key"]); n < i-60 {
+					t.Fatalf("%s: got edit %d while edit %d is there, want it not older than 600 ms", at, n, i)
+				}
+			}
+		}
+		last := strconv.Itoa(edits)
+		s.within(500*time.Millisecond, "last state everywhere",
+			func() bool { return s.countCopies("team-", last) == targets })
+		if n := (s.CountAll("team-", "update") - before) / targets; n > edits/10+11 {
+			t.Errorf("got %d updates of each target for %d edits in 5 s, want ten a second", n, edits)
+		}
+	})(t)
 }

@@ -34,7 +34,7 @@ func failing(s *plan.Source, o outcome.Outcome, failures int, in time.Duration, 
 // stands.
 func TestDecideAtATarget(t *testing.T) {
 	const s, grace = time.Second, 10 * time.Second
-	blue, green := parsed(sourceIn("platform")), parsed(sourceIn("platform", plantest.Data("key", "green")))
+	blue, green := parsed(sourceIn("platform")), parsed(sourceIn("platform", data("green")))
 	base := settings("base")
 	have := plantest.ConfigMap("team-a", "settings")
 	of := func(op plan.Op, source *plan.Source, state plan.State) plan.Change {
@@ -173,7 +173,7 @@ func TestJudgeUnclaimed(t *testing.T) {
 
 // TestWhatEndsAWaitEarly is the table of what ends the wait for the next try, after a try of blue at resourceVersion 7.
 func TestWhatEndsAWaitEarly(t *testing.T) {
-	blue, green := parsed(sourceIn("platform")), parsed(sourceIn("platform", plantest.Data("key", "green")))
+	blue, green := parsed(sourceIn("platform")), parsed(sourceIn("platform", data("green")))
 	base := parsed(sourceIn("base")) // its content is that of blue
 	inTheWay := standing{state: plan.StateForeign}
 	refused := failing(blue, outcome.Rejected, 1, 0, standing{})
@@ -290,7 +290,7 @@ func TestAlteredStaysRejected(t *testing.T) {
 
 // TestWhatAWriteLeaves is the table of what is known after a change was carried out.
 func TestWhatAWriteLeaves(t *testing.T) {
-	blue, green := parsed(sourceIn("platform")), parsed(sourceIn("platform", plantest.Data("key", "green")))
+	blue, green := parsed(sourceIn("platform")), parsed(sourceIn("platform", data("green")))
 	have, made := plantest.ConfigMap("team-a", "settings"), plantest.ConfigMap("team-a", "settings")
 	made.ResourceVersion = "41"
 	fought := target{repairs: 3, repairedAt: epoch.Add(-time.Hour)}.with(blue)
@@ -348,7 +348,7 @@ func TestEventShowsOurOwnWrite(t *testing.T) {
 // TestPlainTargetsAreShared: all targets in sync with a source have one struct, after the event of their last write.
 // Former contents and namespaces leave none.
 func TestPlainTargetsAreShared(t *testing.T) {
-	runScene(t, append(teams(100, "team-"), source()), func(t *testing.T, s scene) {
+	inScene(append(teams(100, "team-"), source()), func(t *testing.T, s scene) {
 		known := func() (targets, structs, shared int) {
 			n := s.controller.targets.lock("settings")
 			defer n.unlock()
@@ -359,32 +359,32 @@ func TestPlainTargetsAreShared(t *testing.T) {
 			return len(n.known), len(all), len(n.shared)
 		}
 		for _, content := range []string{"one", "two", "three"} {
-			s.edit("platform", plantest.Data("key", content))
+			s.edit("platform", data(content))
 			time.Sleep(time.Minute)
 			if targets, structs, shared := known(); targets != 100 || structs != 1 || shared > 4 {
 				t.Errorf("%s: got %d structs of %d targets, and %d kept to be shared", content, structs, targets, shared)
 			}
 		}
-		s.edit("team-001", plantest.Data("key", "theirs"))
+		s.edit("team-001", data("theirs"))
 		s.removeNamespace("team-002")
 		time.Sleep(time.Hour)
 		if targets, structs, _ := known(); targets != 99 || structs > 2 {
 			t.Errorf("after an edit: got %d structs of %d targets", structs, targets)
 		}
-	})
+	})(t)
 }
 
 // TestEventUnsettles: an event about a copy in sync has the target pending until its reconcile, and so has a namespace
 // that appears.
 func TestEventUnsettles(t *testing.T) {
-	runScene(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+	inScene(append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		n := s.controller.targets.lock("settings")
 		defer n.unlock()
 		if reconcile := n.observe("team-000", s.get("team-000"), true); !reconcile || n.pending != 1 {
 			t.Errorf("got reconcile %v, and %d targets pending, want 1", reconcile, n.pending)
 		}
-	})
+	})(t)
 	c := stillController(t, sourceIn("platform"), plantest.ConfigMap("team-b", "other"))
 	c.handlers.active.Store(true)
 	c.handlers.namespaceChanged("team-b", plantest.Namespace("team-b"), true)

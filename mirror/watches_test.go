@@ -1,15 +1,20 @@
 package mirror
 
 import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"regexp"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
@@ -22,79 +27,108 @@ import (
 // reason.
 func TestC79RelistThatNeverEnds(t *testing.T) {
 	const endless, failed = "the watch does not show the end", "failed to list"
-	type pages = func(apitest.Call) bool
-	answers := func(*apitest.Hooks, pages) {}
-	hangs := func(h *apitest.Hooks, here pages) { h.Hangs = here }
-	forgets := func(h *apitest.Hooks, here pages) {
-		h.Refuses = func(c apitest.Call) error {
-			if here(c) {
-				return apierrors.NewResourceExpired("the list is too old")
-			}
-			return nil
-		}
+	objects := append(teams(60, "team-"), source(data("one"))) // more than a page
+	for i := range 60 {
+		objects = append(objects, copyOf(source(), fmt.Sprintf("team-%03d", i)))
 	}
-	for name, f := range map[string]relistFault{
-		"the list succeeds":         {within: time.Minute, logs: endless, happens: answers},
-		"its first page hangs":      {within: 2 * time.Minute, logs: failed, happens: hangs, pages: []int32{1}},
-		"it hangs in the middle":    {within: 2 * time.Minute, logs: failed, happens: hangs, pages: []int32{2}},
-		"it is forgotten, and anew": {within: 2 * time.Minute, logs: failed, happens: forgets, pages: []int32{2, 4}},
+	for name, tc := range map[string]struct {
+		within         time.Duration
+		logs           string
+		hangs, expires []int32 // which pages of the lists do; the first is 1
+	}{
+		"the list succeeds":         {time.Minute, endless, nil, nil},
+		"its first page hangs":      {2 * time.Minute, failed, []int32{1}, nil},
+		"it hangs in the middle":    {2 * time.Minute, failed, []int32{2}, nil},
+		"it is forgotten, and anew": {2 * time.Minute, failed, nil, []int32{2, 4}},
 	} {
 		for _, resource := range cache.Resources {
-			f.resource = resource
-			t.Run(name+", "+resource, func(t *testing.T) { testRelistThatNeverEnds(t, f) })
-		}
-	}
-}
-
-// relistFault has watches of a resource not begin with all objects, and something happen to some pages of its lists.
-type relistFault struct {
-	resource string
-	pages    []int32 // the first is 1
-	happens  func(h *apitest.Hooks, here func(apitest.Call) bool)
-	within   time.Duration
-	logs     string
-}
-
-// happen has the fault happen from now on.
-func (f relistFault) happen(s scene) {
-	var pages atomic.Int32
-	s.Hook(func(h *apitest.Hooks) {
-		h.Plain = func(resource string) bool { return resource == f.resource }
-		f.happens(h, func(c apitest.Call) bool {
-			return c.Verb == "list" && c.Resource == f.resource && slices.Contains(f.pages, pages.Add(1))
-		})
-	})
-}
-
-func testRelistThatNeverEnds(t *testing.T, f relistFault) {
-	objects := append(teams(60, "team-"), source(plantest.Data("key", "one"))) // more than a page
-	for _, ns := range teams(60, "team-") {
-		objects = append(objects, copyOf(source(), ns.(*corev1.Namespace).Name))
-	}
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, objects, func(*Options) {})
-		follow := func(value string, copies int) {
-			t.Helper()
-			counted, logged := s.metric("mirror_watch_errors_total", f.resource), len(s.log())
-			s.within(f.within, "copies of "+value, func() bool { return s.countCopies("team-", value) == copies })
-			line := regexp.MustCompile("Cannot list or watch, retrying.*" + f.logs + ".*" + f.resource)
-			if s.metric("mirror_watch_errors_total", f.resource) == counted || !line.MatchString(s.log()[logged:]) {
-				t.Errorf("got no count, or no line %q, of a failure of %s:\n%s", line, f.resource, s.log())
+			test := func(t *testing.T) {
+				s := newScene(t, objects, func(*Options) {})
+				fail := func() {
+					var page atomic.Int32
+					on := func(pages []int32, c apitest.Call) bool {
+						return c == request("list", resource, "") && slices.Contains(pages, page.Load())
+					}
+					s.Hook(func(h *apitest.Hooks) {
+						h.Plain = func(of string) bool { return of == resource }
+						h.Before = func(c apitest.Call) {
+							if c == request("list", resource, "") {
+								page.Add(1)
+							}
+						}
+						h.Hangs = func(c apitest.Call) bool { return on(tc.hangs, c) }
+						h.Refuses = func(c apitest.Call) error {
+							if on(tc.expires, c) {
+								return apierrors.NewResourceExpired("the list is too old")
+							}
+							return nil
+						}
+					})
+				}
+				follow := func(value string, copies int) {
+					t.Helper()
+					counted, logged := s.metric("mirror_watch_errors_total", resource), len(s.log())
+					s.within(tc.within, "copies of "+value, func() bool { return s.countCopies("team-", value) == copies })
+					line := regexp.MustCompile("Cannot list or watch, retrying.*" + tc.logs + ".*" + resource)
+					if s.metric("mirror_watch_errors_total", resource) == counted || !line.MatchString(s.log()[logged:]) {
+						t.Errorf("got no count, or no line %q, of a failure of %s:\n%s", line, resource, s.log())
+					}
+				}
+				fail()
+				defer s.isSafe()
+				defer s.start()()
+				follow("one", 60)
+				for _, of := range cache.Resources {
+					if counts := s.metric("mirror_watch_errors_total", of) > 0; counts != (of == resource) {
+						t.Errorf("got errors of the watch of %s counted: %v", of, counts)
+					}
+				}
+				time.Sleep(10 * time.Minute)
+				fail()
+				s.ConfigMaps.Expire()
+				s.Namespaces.Expire()
+				s.edit("platform", data("two"))
+				s.addNamespace("team-new")
+				time.Sleep(20 * time.Second)
+				s.addNamespace("other") // events are no end
+				s.edit("platform", plantest.Annotation("note", "x"))
+				follow("two", 61)
 			}
+			t.Run(name+", "+resource, func(t *testing.T) { synctest.Test(t, test) })
 		}
-		f.happen(s)
-		defer s.isSafe()
-		defer s.start()()
-		follow("one", 60)
-		time.Sleep(10 * time.Minute)
-		f.happen(s)
-		s.ConfigMaps.Expire()
-		s.Namespaces.Expire()
-		s.edit("platform", plantest.Data("key", "two"))
-		s.addNamespace("team-new")
-		time.Sleep(20 * time.Second)
-		s.addNamespace("other") // events are no end
-		s.edit("platform", plantest.Annotation("note", "x"))
-		follow("two", 61)
-	})
+	}
+}
+
+func init() { // each cache logs a warning that the detector is on; errors still go to stderr
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+}
+
+// TestC39MutationIsNoticed: a process that modifies an object of the controller's cache panics, in each test of this
+// package and in each history.
+func TestC39MutationIsNoticed(t *testing.T) {
+	const modifies = "MODIFIES"
+	modify := map[string]func(scene){
+		"a source": func(s scene) { s.controller.cache.View("settings").Sources[0].ConfigMap.Data["key"] = "modified" },
+		"a namespace": func(s scene) {
+			for ns := range s.controller.cache.Namespaces() {
+				ns.Labels["modified"] = "true"
+			}
+		},
+	}
+	if do := modify[os.Getenv(modifies)]; do != nil { // in a process of its own
+		withGrace(0, func(_ *testing.T, s scene) {
+			do(s)
+			time.Sleep(time.Minute)
+		})(t)
+		return
+	}
+	for what := range modify {
+		process := exec.Command(os.Args[0], "-test.run", "^TestC39MutationIsNoticed$")
+		process.Env = append(os.Environ(), modifies+"="+what)
+		out, err := process.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "ALTERED!") {
+			t.Errorf("nobody noticed that %s was modified: %v\n%s", what, err, out)
+		}
+	}
 }
