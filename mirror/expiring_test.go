@@ -50,12 +50,13 @@ func TestC52Expiring(t *testing.T) {
 		want       []string // parts of the event
 	}{
 		"deleted": {func(s scene) { s.remove("platform") }, func(s scene) { s.write(source()) }, 3,
-			[]string{"3 copies in 3 namespaces (team-000, team-001, team-002)", "the source is deleted, or has lost its label mirror=true", "create the source again"}},
+			[]string{"3 copies in 3 namespaces (team-000, team-001, team-002)",
+				"the source is deleted, or has lost its label mirror=true", "create the source again"}},
 		"unlabelled": {edit(unlabelled), edit(plantest.Label("mirror", "true")), 3,
 			[]string{"3 copies", "has lost its label mirror=true", "label it again"}},
-		"narrowed by a typing error": {edit(prefixes("tema-")), edit(plantest.Without(plan.PrefixAnnotation)), 3,
+		"narrowed by a typing error": {edit(prefixes("tema-")), edit(noRules...), 3,
 			[]string{"3 copies", plan.PrefixAnnotation + `="tema-" rules the namespace out`, "correct the annotation"}},
-		"selector": {edit(selector("tier=gold")), edit(plantest.Without(plan.SelectorAnnotation)), 3,
+		"selector": {edit(selector("tier=gold")), edit(noRules...), 3,
 			[]string{"3 copies", plan.SelectorAnnotation + `="tier=gold" does not match the namespace`,
 				"correct the annotation namespace-selector, or the labels"}},
 		"opted out": {func(s scene) { s.optOut("team-000") }, func(s scene) { s.setNamespace("team-000") }, 1,

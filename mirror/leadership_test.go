@@ -123,8 +123,8 @@ func TestC35StopLetsWritesEnd(t *testing.T) {
 	}
 }
 
-// TestC35NothingHoldsUpTheEnd: the answer of a read is not needed any more, and another process is to take over. A watch
-// that does not hear of the end does not hold it up, either.
+// TestC35NothingHoldsUpTheEnd: the answer of a read is not needed any more, and another process is to take over. A
+// watch that does not hear of the end does not hold it up, either.
 func TestC35NothingHoldsUpTheEnd(t *testing.T) {
 	hangingRead := func(namespace, resource string, happens func(scene)) func(*term) {
 		return func(r *term) {
@@ -146,7 +146,8 @@ func TestC35NothingHoldsUpTheEnd(t *testing.T) {
 		time.Sleep(5 * time.Second) // client-go waits before it watches again
 	}
 	for name, holdUp := range map[string]func(*term){
-		"a read of a source":                hangingRead("platform", "configmaps", func(s scene) { s.edit("platform", unlabelled) }),
+		"a read of a source": hangingRead("platform", "configmaps",
+			func(s scene) { s.edit("platform", unlabelled) }),
 		"a read of a namespace":             hangingRead("team-001", "namespaces", func(s scene) { s.optOut("team-001") }),
 		"a read of what is in the way":      hangingRead("team-000", "configmaps", func(scene) {}),
 		"a watch":                           watch,

@@ -25,8 +25,8 @@ const imported = `; import delay "github.com/mirror-controller/mirror-controller
 // nothing, and those that client-go calls with a lock of its own.
 var withoutDelays = []string{"plan", "apitest", "internal/cache/share.go", "internal/queue/order.go"}
 
-// locked are, by file, the functions without delays. client-go calls them with a lock of its own, or they take a lock for
-// those: a delay there would hold up everybody.
+// locked are, by file, the functions without delays. client-go calls them with a lock of its own, or they take a lock
+// for those: a delay there would hold up everybody.
 var locked = map[string][]string{
 	"controller.go":           {"RegisterMetrics"},
 	"internal/cache/cache.go": {"New"},
