@@ -2,11 +2,11 @@ package checks
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,57 +119,44 @@ func headings(page string) map[string]bool {
 	return out
 }
 
+// callOfManual is how a test reads a block of a page: by package manual, or by shown, which compares what kubectl mirror
+// prints.
+var callOfManual = regexp.MustCompile(
+	`(?:manual\.(?:Find|Commands)\([\w.]+, "([^"]+)", |\bshown\(t, )"((?:[^"\\]|\\.)+)"[,)]`)
+
 // TestCommands finds, for each block of commands in README.md and deploy/docs, a test that reads it, or the reason why
 // none does. That a test reads a block and runs something else is for a review to see.
 func TestCommands(t *testing.T) {
-	calls, blocks := readBlocks(t), 0
+	files, err := filepath.Glob("../*/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := map[string][]string{} // by page, the texts by which tests find blocks
+	for _, file := range files {
+		source := manual.Read(t, filepath.Join("e2e/checks", file))
+		for _, call := range callOfManual.FindAllStringSubmatch(source, -1) {
+			page, text := call[1], strings.NewReplacer(`\n`, "\n", `\"`, `"`).Replace(call[2])
+			if page == "" {
+				page, text = "deploy/docs/kubectl-mirror.md", "$ kubectl mirror "+text+"\n"
+			}
+			read[page] = append(read[page], text)
+		}
+	}
+	blocks := 0
 	for _, page := range manual.Pages(t) {
 		for _, b := range manual.Blocks(t, page) {
 			if !b.IsCommands() {
 				continue
 			}
 			blocks++
-			read := false
-			for _, text := range calls[page] {
-				read = read || strings.Contains(b.Text, text)
-			}
-			if read == (b.NotTested != "") {
+			isRead := slices.ContainsFunc(read[page], func(text string) bool { return strings.Contains(b.Text, text) })
+			if isRead == (b.NotTested != "") {
 				t.Errorf("%s: a test reads this block (package manual): %v; the mark <!-- not tested: REASON --> says %q:\n%s",
-					page, read, b.NotTested, b.Text)
+					page, isRead, b.NotTested, b.Text)
 			}
 		}
 	}
 	if blocks < 20 {
 		t.Errorf("%d blocks of commands: are they still found?", blocks)
 	}
-}
-
-// The calls by which tests read blocks: of package manual, and shown, which compares what kubectl mirror prints.
-var (
-	callOfManual = regexp.MustCompile(`manual\.(?:Find|Commands)\([\w.]+, "([^"]+)", "((?:[^"\\]|\\.)+)"`)
-	callOfShown  = regexp.MustCompile(`\bshown\(t, "([^"]+)"\)`)
-)
-
-// readBlocks returns, for each page, the texts by which tests find blocks.
-func readBlocks(t *testing.T) map[string][]string {
-	t.Helper()
-	out := map[string][]string{}
-	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		for _, call := range callOfManual.FindAllStringSubmatch(string(content), -1) {
-			out[call[1]] = append(out[call[1]], strings.NewReplacer(`\n`, "\n", `\"`, `"`).Replace(call[2]))
-		}
-		const ofPlugin = "deploy/docs/kubectl-mirror.md"
-		for _, call := range callOfShown.FindAllStringSubmatch(string(content), -1) {
-			out[ofPlugin] = append(out[ofPlugin], "$ kubectl mirror "+call[1]+"\n")
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
 }

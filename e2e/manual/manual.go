@@ -14,9 +14,7 @@ import (
 
 // Block is what a page has between two fences.
 type Block struct {
-	Page      string // its path in the repository
 	Language  string
-	Above     string // all text since the block before
 	Text      string // with a newline at the end
 	NotTested string // the reason that the page gives right above the block
 }
@@ -55,22 +53,14 @@ func Read(t testing.TB, path string) string {
 	return string(content)
 }
 
-var (
-	fenced    = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```$")
-	notTested = regexp.MustCompile(`<!-- not tested: (.+) -->\s*$`)
-)
+var fenced = regexp.MustCompile("(?m)(?:<!-- not tested: (.+) -->\\s*)?^ *```([a-z]*)\n((?s:.*?))^ *```$")
 
 // Blocks returns the blocks of a page.
 func Blocks(t testing.TB, page string) []Block {
 	t.Helper()
 	var out []Block
-	text, end := Read(t, page), 0
-	for _, at := range fenced.FindAllStringSubmatchIndex(text, -1) {
-		b := Block{Page: page, Language: text[at[2]:at[3]], Above: text[end:at[0]], Text: text[at[4]:at[5]]}
-		if reason := notTested.FindStringSubmatch(b.Above); reason != nil {
-			b.NotTested = reason[1]
-		}
-		out, end = append(out, b), at[1]
+	for _, found := range fenced.FindAllStringSubmatch(Read(t, page), -1) {
+		out = append(out, Block{NotTested: found[1], Language: found[2], Text: found[3]})
 	}
 	return out
 }
