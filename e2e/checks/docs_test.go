@@ -46,8 +46,8 @@ func TestPicture(t *testing.T) {
 // cases is how many there are: their numbers are never given away anew.
 const cases = 83
 
-// TestCases finds each test of CASES.md in its folder, and at least one for each case. A test says for which cases it is:
-// its name, its comment or one of its rows has the number.
+// TestCases finds each test of CASES.md in its folder, and at least one for each case. A test says for which cases it
+// is: its name, its comment or one of its rows has the number.
 func TestCases(t *testing.T) {
 	page := manual.Read(t, "e2e/CASES.md")
 	for i := range cases {
@@ -119,8 +119,8 @@ func headings(page string) map[string]bool {
 	return out
 }
 
-// callOfManual is how a test reads a block of a page: by package manual, or by shown, which compares what kubectl mirror
-// prints.
+// callOfManual is how a test reads a block of a page: by package manual, or by shown, which compares what kubectl
+// mirror prints.
 var callOfManual = regexp.MustCompile(
 	`(?:manual\.(?:Find|Commands)\([\w.]+, "([^"]+)", |\bshown\(t, )"((?:[^"\\]|\\.)+)"[,)]`)
 
