@@ -1,8 +1,6 @@
 package install
 
 import (
-	"errors"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -33,9 +31,9 @@ func TestAlertsNameTheSource(t *testing.T) {
 		"CopiesExpiring": "withdrawn", "ManyCopiesExpiring": "withdrawn", "SlowPropagation": "narrowed",
 		"CopiesOutOfSync": "narrowed", "Fight": "", "NoLeader": "", "StaleWatch": "",
 	}
-	content, err := os.ReadFile(suite.Deployed("components/monitoring/alerts.yaml"))
 	var object monitoringv1.PrometheusRule
-	if err = errors.Join(err, yaml.Unmarshal(content, &object)); err != nil {
+	alerts := manual.Read(t, "deploy/components/monitoring/alerts.yaml")
+	if err := yaml.Unmarshal([]byte(alerts), &object); err != nil {
 		t.Fatal(err)
 	}
 	rules := object.Spec.Groups[0].Rules

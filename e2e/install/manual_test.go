@@ -16,8 +16,9 @@ import (
 
 // ofManual returns commands of the manual with the names of the world.
 func ofManual(w *suite.World, commands string) string {
-	return strings.NewReplacer("-l mirror=", "-l "+w.Label+"=", "-l 'mirror!=", "-l '"+w.Label+"!=", " mirror=true", " "+w.Label+"=true",
-		" mirror-\n", " "+w.Label+"-\n", "-n platform", "-n "+w.Home, "=platform/", "="+w.Home+"/").Replace(commands)
+	return strings.NewReplacer("-l mirror=", "-l "+w.Label+"=", "-l 'mirror!=", "-l '"+w.Label+"!=",
+		" mirror=true", " "+w.Label+"=true", " mirror-\n", " "+w.Label+"-\n",
+		"-n platform", "-n "+w.Home, "=platform/", "="+w.Home+"/").Replace(commands)
 }
 
 // TestDocsCopies does with copies what the manual says: it asks for the events on the source, and for the owner of a

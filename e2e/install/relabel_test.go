@@ -13,9 +13,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestDocsChangeTheLabel changes the mirror label by the commands of the manual, beside a tenant who labels ConfigMaps
-// with the new label before, and with both whenever the policies let it. Nothing of the tenant is published, and the
-// copies stay the objects that they are.
+// TestDocsChangeTheLabel changes mirror label and instance by the commands of the manual, beside a tenant who labels
+// ConfigMaps with the new label before, and with both whenever the policies let it. Nothing of the tenant is published,
+// and the copies stay the objects that they are.
 func TestDocsChangeTheLabel(t *testing.T) {
 	t.Parallel()
 	w := suite.NewAlone(t)
@@ -23,7 +23,7 @@ func TestDocsChangeTheLabel(t *testing.T) {
 	a, b := w.CreateNamespace("team-a", nil).Name, w.CreateNamespace("team-b", nil).Name
 	w.LabelNamespace(w.CreateNamespace("team-out", nil).Name, w.Label, plan.OptOutValue)
 	dir := overlay.Dir(t, map[string]string{"before": overlay.Example(),
-		"after": overlay.Example("mirror-label=mirror", "mirror-label=share")})
+		"after": overlay.Example("mirror-label=mirror", "mirror-label=share", "instance=default", "instance=blue")})
 	policies.Sh(w, "kubectl apply -k "+filepath.Join(dir, "before"))
 	policies.Sh(w, "kubectl create rolebinding tenant -n team-a --clusterrole=edit --user=tenant")
 	tenant := func(name, label string) error {
@@ -34,15 +34,19 @@ func TestDocsChangeTheLabel(t *testing.T) {
 		}
 		return err
 	}
+	waitGuarded := func(label string) {
+		t.Helper()
+		w.Until(label+" needs the verb", func() error {
+			if tenant("late", label) == nil {
+				policies.Sh(w, "kubectl label configmap late -n team-a "+label+"-")
+				return errors.New("a tenant publishes")
+			}
+			return nil
+		})
+	}
 	w.Create(a, "early")
 	w.Create(a, "late")
-	w.Until("publishing needs the verb", func() error {
-		if tenant("late", w.Label) == nil {
-			policies.Sh(w, "kubectl label configmap late -n team-a "+w.Label+"-")
-			return errors.New("a tenant publishes")
-		}
-		return nil
-	})
+	waitGuarded(w.Label)
 	_, former := startDeployed(w, "mirror-system")
 	w.WaitInSync(w.CreateSource(w.Home, "settings"), a, b)
 	copies := w.Copies("settings", a, b)
@@ -56,13 +60,7 @@ func TestDocsChangeTheLabel(t *testing.T) {
 	if !strings.Contains(seen, "early") || strings.Contains(seen, "late") {
 		t.Errorf("what the tenant labelled is not all that is shown: %s", seen)
 	}
-	w.Until("the new label needs the verb", func() error {
-		if tenant("late", "share") == nil {
-			policies.Sh(w, "kubectl label configmap late -n team-a share-")
-			return errors.New("a tenant publishes")
-		}
-		return nil
-	})
+	waitGuarded("share")
 	policies.Sh(w, "kubectl label configmap early -n team-a share-")
 	for _, name := range []string{"early", "late"} { // nobody guards the former label
 		if err := tenant(name, w.Label); err != nil {
@@ -73,7 +71,7 @@ func TestDocsChangeTheLabel(t *testing.T) {
 	policies.Sh(w, manual.Commands(t, "deploy/docs/operate.md", "share=copy mirror-"))
 	policies.Sh(w, "kubectl apply -k "+filepath.Join(dir, "after"))
 
-	w.Label = "share"
+	w.Label, w.Instance = "share", "blue"
 	startDeployed(w, "mirror-system")
 	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithKey("key", "two")), a, b)
 	w.WaitEvent(w.Home, "settings", plan.ReasonMirrored)
