@@ -2,12 +2,10 @@ package node
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 )
@@ -65,36 +63,4 @@ func TestDrain(t *testing.T) {
 	uncordon()
 	w.waitRolledOut()
 	w.publish("settings", "uncordoned")
-}
-
-// TestHandOver changes instance and mirror label by the documented commands. The copies stay the objects that they are,
-// and the controller keeps them in sync.
-func TestHandOver(t *testing.T) {
-	w := newWorld(t)
-	w.install(1)
-	w.publish("settings", "one")
-	before := map[string]types.UID{}
-	for _, namespace := range targets() {
-		before[namespace] = w.seen.ConfigMap(namespace, "settings").UID
-	}
-	w.sh(manual.Commands(w, "deploy/docs/operate.md", "scale deployment mirror-controller --replicas=0"))
-	w.sh(manual.Commands(w, "deploy/docs/operate.md", "mirror-label=share --overwrite"))
-	w.sh(manual.Commands(w, "deploy/docs/operate.md", "github.io/adopt=true"))
-	w.sh(manual.Commands(w, "deploy/docs/operate.md", "share=copy mirror-"))
-	w.applyOverlay("s|instance=default|instance=blue|", "s|mirror-label=mirror|mirror-label=share|")
-	t.Cleanup(func() {
-		w.sh(strings.ReplaceAll(manual.Commands(w, "deploy/docs/operate.md", "until left="), "mirror", "share"))
-		w.remove()
-	})
-	w.sh(`kubectl patch configmap -n platform settings --type=merge -p '{"data":{"key":"two"}}'`)
-	w.until("all copies handed over", func() error {
-		for namespace, uid := range before {
-			cm := w.seen.ConfigMap(namespace, "settings")
-			if cm == nil || cm.UID != uid || cm.Labels["share"] != "copy" || cm.Data["key"] != "two" ||
-				cm.Annotations["mirror-controller.github.io/instance"] != "blue" {
-				return fmt.Errorf("not in %s: %v", namespace, cm)
-			}
-		}
-		return nil
-	})
 }
