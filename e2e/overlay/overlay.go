@@ -76,5 +76,6 @@ func setting(flag, value string) string {
 }
 
 func patch(kind, op, path, value string) string {
-	return fmt.Sprintf("- target: {kind: %s, name: mirror-controller}\n  patch: |\n    - {op: %s, path: %s, value: %q}\n", kind, op, path, value)
+	return fmt.Sprintf("- target: {kind: %s, name: mirror-controller}\n  patch: |\n"+
+		"    - {op: %s, path: %s, value: %q}\n", kind, op, path, value)
 }

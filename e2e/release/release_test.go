@@ -17,13 +17,25 @@ import (
 	"testing"
 )
 
+const (
+	plugin        = "kubectl-mirror"
+	archiveEnding = ".tar.gz"
+)
+
 // TestReleaseIsCompleteAndReproducible makes a release of two copies of the repository, at different paths, and looks
 // at what is in dist/.
 func TestReleaseIsCompleteAndReproducible(t *testing.T) {
 	one, other := checkOut(t, "one"), checkOut(t, "quite/another")
 	one.make("release")
 	other.make("release")
-	files := one.released()
+	entries, err := os.ReadDir(filepath.Join(one.dir, "dist"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{} // what is in dist/, by name
+	for _, entry := range entries {
+		files[entry.Name()] = one.read("dist", entry.Name())
+	}
 	expectComplete(t, files)
 	if again := other.read("dist", "SHA256SUMS"); !bytes.Equal(again, files["SHA256SUMS"]) {
 		t.Errorf("two releases of the same differ:\n%s\n%s", files["SHA256SUMS"], again)
@@ -46,12 +58,6 @@ func TestReleaseIsCompleteAndReproducible(t *testing.T) {
 			expectListed(t, files[name+".cdx.json"], files[name], info)
 		})
 	}
-	for _, name := range []string{"mirror-controller", plugin} {
-		got := one.command(filepath.Join(one.dir, "dist", name+"-linux-"+runtime.GOARCH), "--version")
-		if !strings.HasPrefix(got, name+" "+version+" ") {
-			t.Errorf("the program says %q", got)
-		}
-	}
 	if !bytes.Equal(files["install.yaml"], one.read("deploy/install.yaml")) {
 		t.Error("install.yaml is not that of deploy/")
 	}
@@ -59,24 +65,14 @@ func TestReleaseIsCompleteAndReproducible(t *testing.T) {
 	// The programs that tests, demo and benchmarks run are those that are released.
 	one.make("build")
 	for _, name := range []string{"mirror-controller", plugin} {
+		got := one.command(filepath.Join(one.dir, "bin", name), "--version")
+		if !strings.HasPrefix(got, name+" "+version+" ") {
+			t.Errorf("the program says %q", got)
+		}
 		if !bytes.Equal(one.read("bin", name), files[name+"-linux-"+runtime.GOARCH]) {
 			t.Errorf("bin/%s is not the one that is released", name)
 		}
 	}
-}
-
-// released returns what is in dist/, by name.
-func (c checkout) released() map[string][]byte {
-	c.Helper()
-	entries, err := os.ReadDir(filepath.Join(c.dir, "dist"))
-	if err != nil {
-		c.Fatal(err)
-	}
-	files := map[string][]byte{}
-	for _, entry := range entries {
-		files[entry.Name()] = c.read("dist", entry.Name())
-	}
-	return files
 }
 
 // platform finds the system and the architecture that a file is for.
@@ -137,5 +133,37 @@ func expectListed(t *testing.T, content []byte, program []byte, info *debug.Buil
 	}
 	if listed, linked := len(bill.Components), len(info.Deps)+1; listed != linked { // and the standard library
 		t.Errorf("it lists %d modules, and %d are linked", listed, linked)
+	}
+}
+
+// expectKrew: krew finds nothing wrong with the manifest, and installs each archive by it, for which the checksum has
+// to be right.
+func expectKrew(t *testing.T, c checkout, files map[string][]byte) {
+	t.Helper()
+	bin, err := filepath.Abs(filepath.Join(repository, "bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := filepath.Join(c.dir, "dist", "mirror.yaml")
+	if bytes.Contains(files["mirror.yaml"], []byte("@")) {
+		t.Errorf("it is not filled in:\n%s", files["mirror.yaml"])
+	}
+	c.command(filepath.Join(bin, "validate-krew-manifest"), "-skip-install", "-manifest="+manifest)
+	for archive := range files {
+		program, isArchive := strings.CutSuffix(archive, archiveEnding)
+		if !isArchive {
+			continue
+		}
+		of, home, ending := platform.FindStringSubmatch(archive), t.TempDir(), ""
+		if of[1] == "windows" {
+			ending = ".exe"
+		}
+		c.command("env", "-i", "HOME="+home, "KREW_ROOT="+home, "KREW_OS="+of[1], "KREW_ARCH="+of[2],
+			"KREW_NO_UPGRADE_CHECK=1", filepath.Join(bin, "krew"), "install", "--manifest="+manifest,
+			"--archive="+filepath.Join(c.dir, "dist", archive))
+		installed, err := os.ReadFile(filepath.Join(home, "store", "mirror", version, plugin+ending))
+		if err != nil || !bytes.Equal(installed, files[program+ending]) {
+			t.Errorf("%s: what is installed is not the program (%v)", archive, err)
+		}
 	}
 }
