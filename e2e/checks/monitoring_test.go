@@ -18,20 +18,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 )
 
-// alerts returns the alerts. A field that the Prometheus operator does not know is an error.
-func alerts(t *testing.T) (all []monitoringv1.Rule) {
-	t.Helper()
-	var object monitoringv1.PrometheusRule
-	content := manual.Read(t, "deploy/components/monitoring/alerts.yaml")
-	if err := yaml.UnmarshalStrict([]byte(content), &object); err != nil {
-		t.Fatal(err)
-	}
-	for _, group := range object.Spec.Groups {
-		all = append(all, group.Rules...)
-	}
-	return all
-}
-
 // runPromtool runs promtool on the rules, which it finds in rules.yaml. It has to find nothing wrong.
 func runPromtool(t *testing.T, rules []monitoringv1.Rule, args ...string) {
 	t.Helper()
@@ -58,10 +44,20 @@ var checkRules = []string{"check", "rules", "--lint=all", "--lint-fatal", "rules
 // ofKubectl is a line of a description that is a command, not of the plug-in.
 var ofKubectl = regexp.MustCompile(`(?m)^kubectl [^m]`)
 
+// played is an alert in a case of promtool.
+type played struct {
+	alert string
+	fires bool
+}
+
 // TestAlertsFireAndAreExplained has promtool read the alerts and play the cases in testdata/alerts.yaml: each alert is
 // among them as one that fires and as one that does not. Each has a summary, a description with a command of kubectl
-// alone, and a row on the troubleshooting page, to which its link leads.
+// alone, and a row on the troubleshooting page, to which its link leads. For copies that are being deleted the command
+// is that of the page. A field that the Prometheus operator does not know is an error.
 func TestAlertsFireAndAreExplained(t *testing.T) {
+	const troubleshooting = "deploy/docs/troubleshooting.md"
+	page := manual.Read(t, troubleshooting)
+	ofDeletions := manual.Commands(t, "deploy/docs/troubleshooting.md", "kubectl get events -A", "|\n  ", "| ")
 	var cases struct {
 		Tests []struct {
 			Cases []struct {
@@ -70,51 +66,48 @@ func TestAlertsFireAndAreExplained(t *testing.T) {
 			} `json:"alert_rule_test"`
 		}
 	}
-	if err := yaml.Unmarshal([]byte(manual.Read(t, "e2e/checks/testdata/alerts.yaml")), &cases); err != nil {
+	var object monitoringv1.PrometheusRule
+	if err := errors.Join(yaml.Unmarshal([]byte(manual.Read(t, "e2e/checks/testdata/alerts.yaml")), &cases),
+		yaml.UnmarshalStrict([]byte(manual.Read(t, "deploy/components/monitoring/alerts.yaml")), &object)); err != nil {
 		t.Fatal(err)
 	}
-	fires, silent := map[string]bool{}, map[string]bool{}
+	all := map[played]bool{}
 	for _, test := range cases.Tests {
 		for _, c := range test.Cases {
-			fires[c.Alert] = fires[c.Alert] || len(c.Expected) > 0
-			silent[c.Alert] = silent[c.Alert] || len(c.Expected) == 0
+			all[played{c.Alert, len(c.Expected) > 0}] = true
 		}
 	}
-	page := manual.Read(t, "deploy/docs/troubleshooting.md")
-	rules := alerts(t)
+	var rules []monitoringv1.Rule
+	for _, group := range object.Spec.Groups {
+		rules = append(rules, group.Rules...)
+	}
 	runPromtool(t, rules, checkRules...)
 	for _, r := range rules {
-		if !fires[r.Alert] || !silent[r.Alert] {
-			t.Errorf("%s: among the cases as one that fires: %v, as one that does not: %v",
-				r.Alert, fires[r.Alert], silent[r.Alert])
+		for _, fires := range []bool{true, false} {
+			if !all[played{r.Alert, fires}] {
+				t.Errorf("%s: there is no case where it fires: %v", r.Alert, fires)
+			}
 		}
-		if r.Annotations["summary"] == "" || !ofKubectl.MatchString(r.Annotations["description"]) {
-			t.Errorf("%s: want a summary and a command of kubectl alone, got %q", r.Alert, r.Annotations)
+		description, anchor := r.Annotations["description"], strings.ToLower(r.Alert)
+		if r.Annotations["summary"] == "" || !ofKubectl.MatchString(description) ||
+			strings.HasSuffix(r.Alert, "CopiesExpiring") && !strings.Contains(description, "\n"+ofDeletions) {
+			t.Errorf("%s: want a summary and a command of kubectl alone, for deletions that of the page, got %q",
+				r.Alert, r.Annotations)
 		}
-		if got, want := r.Annotations["runbook_url"], "deploy/docs/troubleshooting.md#"+strings.ToLower(r.Alert); got != want {
+		if got, want := r.Annotations["runbook_url"], troubleshooting+"#"+anchor; got != want {
 			t.Errorf("%s: the link is %s, want %s", r.Alert, got, want)
 		}
-		row := `<a id="` + strings.ToLower(r.Alert) + "\"></a>`" + strings.TrimPrefix(r.Alert, "MirrorController") + "`"
+		row := `<a id="` + anchor + "\"></a>`" + strings.TrimPrefix(r.Alert, "MirrorController") + "`"
 		if !strings.Contains(page, row) {
 			t.Errorf("the troubleshooting page has no %s", row)
 		}
 		delete(r.Annotations, "description") // no values of metrics are in these, and the cases leave them out
 		delete(r.Annotations, "runbook_url")
 	}
-	if rows := strings.Count(page, "<a id="); rows != len(rules) || len(fires) != len(rules) {
-		t.Errorf("there are %d alerts, rows for %d, and cases for %d", len(rules), rows, len(fires))
+	if rows := strings.Count(page, "<a id="); rows != len(rules) || len(all) != 2*len(rules) {
+		t.Errorf("there are %d alerts, rows for %d, and cases that fire or do not for %d", len(rules), rows, len(all))
 	}
 	runPromtool(t, rules, "test", "rules", "alerts.yaml")
-}
-
-// TestDeletionsHaveOneCommand compares the command of the page for copies that are being deleted with that of the alert.
-func TestDeletionsHaveOneCommand(t *testing.T) {
-	command := manual.Commands(t, "deploy/docs/troubleshooting.md", "kubectl get events -A", "|\n  ", "| ")
-	for _, r := range alerts(t) {
-		if strings.HasSuffix(r.Alert, "CopiesExpiring") && !strings.Contains(r.Annotations["description"], "\n"+command) {
-			t.Errorf("%s does not have the command of the page, %s", r.Alert, command)
-		}
-	}
 }
 
 // TestDashboardIsPromQL has promtool read what the panels ask for: as rules, because it checks no other expressions,
