@@ -172,6 +172,13 @@ bin/promtool: TAGS := remove_all_sd
 
 .PHONY: generate
 generate: bin/helm ## Render base, components and install.yaml, copy the policies into the chart, and write the tables of the docs
+	@# Helm reads nothing outside a chart, and archives and GitOps tools do not all follow symbolic links.
+	rm -rf deploy/chart/files && mkdir deploy/chart/files
+	cd deploy/components && cp monitoring/alerts.yaml monitoring/dashboard.json ../chart/files/
+	cp deploy/components/admission/confined/policy.yaml deploy/chart/files/confined.yaml
+	cp deploy/components/admission/publishers/policy.yaml deploy/chart/files/publishers.yaml
+	cp deploy/components/protect-copies/policy.yaml deploy/chart/files/protected-copies.yaml
+	cp deploy/components/viewer/rbac.yaml deploy/chart/files/viewer.yaml
 	cd e2e && go test ./packaging -run '^TestGenerated' -args -update
 	go test ./cmd/mirror-controller ./cmd/kubectl-mirror -run '^TestReferenceTable' -args -update
 

@@ -12,6 +12,7 @@ import (
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/util/diff"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
@@ -31,70 +32,54 @@ func read(t *testing.T, path string) string {
 	return manual.Read(t, "deploy/"+path)
 }
 
-// copies are the files of the chart that are kept by hand elsewhere in deploy/. Helm reads nothing outside a chart, and
-// archives and GitOps tools do not all follow symbolic links.
-var copies = map[string]string{
-	"chart/files/confined.yaml":         "components/admission/confined/policy.yaml",
-	"chart/files/publishers.yaml":       "components/admission/publishers/policy.yaml",
-	"chart/files/protected-copies.yaml": "components/protect-copies/policy.yaml",
-	"chart/files/viewer.yaml":           "components/viewer/rbac.yaml",
-	"chart/files/alerts.yaml":           "components/monitoring/alerts.yaml",
-	"chart/files/dashboard.json":        "components/monitoring/dashboard.json",
-}
-
-// kustomized are the files of the kustomizations that the chart renders: by which template and values, and a line of
-// the objects. By hand are the kustomization.yaml files, the namespace, which a chart does not have, and the patch of
-// high-availability.
-var kustomized = []struct {
-	file, template, only string
-	values               []string
-	anyName              bool // its permissions are for any name in the namespace
-}{
+// kustomized are the files of the kustomizations that the chart renders: from which template, with which value besides
+// those of rendered, and a line that the objects have. By hand are the kustomization.yaml files, the namespace, which a
+// chart does not have, and the patch of high-availability.
+var kustomized = []struct{ file, template, value, line string }{
 	{file: "base/serviceaccount.yaml", template: "serviceaccount"},
-	{file: "base/rbac.yaml", template: "rbac", values: []string{off}},
-	{file: "base/deployment.yaml", template: "deployment",
-		values: []string{sameGrace, `image={"repository":"mirror-controller","tag":"dev"}`}},
-	{file: "components/admission/publishers/rbac.yaml", template: "rbac", only: "  name: mirror-controller-publisher"},
+	{file: "base/rbac.yaml", template: "rbac", value: `admissionPolicy={"confined":false,"publishers":false}`},
+	{file: "base/deployment.yaml", template: "deployment"},
+	{file: "components/admission/publishers/rbac.yaml", template: "rbac", line: "  name: mirror-controller-publisher"},
 	{file: "components/high-availability/poddisruptionbudget.yaml", template: "poddisruptionbudget",
-		values: []string{"replicaCount=2"}},
-	{file: "components/monitoring/service.yaml", template: "monitoring", only: "kind: Service", values: monitored},
-	{file: "components/monitoring/servicemonitor.yaml", template: "monitoring", only: "kind: ServiceMonitor",
-		values: monitored},
-	{file: "components/network-policy/networkpolicy.yaml", template: "networkpolicy",
-		values: []string{`networkPolicy={"enabled":true}`}},
-	// kustomize renames no Deployment and no Lease within a role, and nothing else is in the namespace.
-	{file: "components/check/check.yaml", template: "check", anyName: true,
-		values: []string{`check={"enabled":true}`, `image={"repository":"mirror-controller","tag":"dev"}`}},
+		value: "replicaCount=2"},
+	{file: "components/monitoring/service.yaml", template: "monitoring", line: "kind: Service"},
+	{file: "components/monitoring/servicemonitor.yaml", template: "monitoring", line: "kind: ServiceMonitor"},
+	{file: "components/network-policy/networkpolicy.yaml", template: "networkpolicy"},
+	{file: "components/check/check.yaml", template: "check"},
 }
 
-// sameGrace is the default of the program, which the base has. That of the chart is longer.
-const sameGrace = `deletionGrace="1s"`
+// rendered are the values for them. The deletion grace is the default of the program, which the base has.
+var rendered = []string{teams, `deletionGrace="1s"`, `image={"repository":"mirror-controller","tag":"dev"}`,
+	"serviceMonitor.enabled=true", "networkPolicy.enabled=true", "check.enabled=true"}
 
-// names are those for which a permission is.
-var names = regexp.MustCompile(`(?m)^ +resourceNames: .*\n`)
-
-// byHelm are the labels that a chart has by convention, and a kustomization has no reason to have.
-var byHelm = regexp.MustCompile(`(?m)^ +(app\.kubernetes\.io/(managed-by|instance|version)|helm\.sh/chart): .*\n`)
+var (
+	// byHelm are the labels that a chart has by convention, and a kustomization has no reason to have.
+	byHelm = regexp.MustCompile(`(?m)^ +(app\.kubernetes\.io/(managed-by|instance|version)|helm\.sh/chart): .*\n`)
+	// names are those for which a permission is. kustomize renames no Deployment and no Lease within a role, and nothing
+	// else is in the namespace: the role of check goes without.
+	names = regexp.MustCompile(`(?m)^ +resourceNames: .*\n`)
+)
 
 // TestGeneratedKustomizations holds the files of the kustomizations to what the chart renders.
 func TestGeneratedKustomizations(t *testing.T) {
 	for _, k := range kustomized {
-		args := []string{"template", "mirror-controller", chart, "--namespace=mirror-system", "--set-json=" + teams,
+		args := []string{"template", "mirror-controller", chart, "--namespace=mirror-system",
 			"--show-only=templates/" + k.template + ".yaml"}
-		for _, value := range k.values {
-			args = append(args, "--set-json="+value)
+		args = append(args, arguments(rendered)...)
+		if k.value != "" {
+			args = append(args, "--set-json="+k.value)
 		}
 		out, err := shipped.Helm{Home: t.TempDir()}.Run(t.Context(), args...)
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", k.file, err, out)
 		}
-		rendered := byHelm.ReplaceAllString(string(out), "")
-		if k.anyName {
-			rendered = names.ReplaceAllString(rendered, "")
+		text := byHelm.ReplaceAllString(string(out), "")
+		if k.template == "check" {
+			text = names.ReplaceAllString(text, "")
 		}
 		var objects []string
-		for object := range strings.SplitSeq(rendered, "---\n") {
-			if _, content, _ := strings.Cut(object, ".yaml\n"); strings.Contains(content, k.only+"\n") { // behind its source
+		for object := range strings.SplitSeq(text, "---\n") {
+			if _, content, _ := strings.Cut(object, ".yaml\n"); strings.Contains(content, k.line+"\n") { // behind its source
 				objects = append(objects, strings.TrimSpace(content)+"\n")
 			}
 		}
@@ -103,49 +88,7 @@ func TestGeneratedKustomizations(t *testing.T) {
 	}
 }
 
-// TestPatchOfHighAvailability compares the patch with what two replicas make of the chart.
-func TestPatchOfHighAvailability(t *testing.T) {
-	ours, err := overlay.Render(t, map[string]string{"top": overlay.Above("deploy/base", "", "high-availability")}).Deployment()
-	theirs, failed := charted(t, teams, "replicaCount=2").Deployment()
-	if err != nil || failed != nil {
-		t.Fatal(err, failed)
-	}
-	for i := range theirs.Spec.Template.Spec.TopologySpreadConstraints {
-		delete(theirs.Spec.Template.Spec.TopologySpreadConstraints[i].LabelSelector.MatchLabels, "app.kubernetes.io/instance")
-	}
-	have, want := ours.Spec.Template.Spec.TopologySpreadConstraints, theirs.Spec.Template.Spec.TopologySpreadConstraints
-	if *ours.Spec.Replicas != 2 || !reflect.DeepEqual(have, want) {
-		t.Errorf("got %d replicas and %+v, want 2 and %+v", *ours.Spec.Replicas, have, want)
-	}
-}
-
-// TestGeneratedCopies holds the chart's files to those that they are copies of.
-func TestGeneratedCopies(t *testing.T) {
-	for file, original := range copies {
-		expectGenerated(t, file, read(t, original))
-	}
-	if have, err := os.ReadDir(filepath.Join(deploy, "chart/files")); len(have) != len(copies) {
-		t.Errorf("chart/files has %v, want the copies alone (%v)", have, err)
-	}
-}
-
-// TestCheckExpectsTheComponents renders the CronJob of the example without and with the policy for protected copies.
-func TestCheckExpectsTheComponents(t *testing.T) {
-	const check, protect = "# - ../components/check", "# - ../components/protect-copies"
-	for lines, want := range map[string]bool{check: false, check + "\n" + protect: true} {
-		m := overlay.Render(t, map[string]string{"top": overlay.Example(lines, strings.ReplaceAll(lines, "# - ../", "- ../deploy/"))})
-		jobs, err := shipped.OfKind[batchv1.CronJob](m, "CronJob")
-		if err != nil || len(jobs) != 1 {
-			t.Fatalf("%d CronJobs, want 1: %v", len(jobs), err)
-		}
-		args := jobs[0].Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args
-		if got := slices.Index(args, "--protect-copies") > slices.Index(args, "--protect-copies=false"); got != want {
-			t.Errorf("with %s the arguments are %q", lines, args)
-		}
-	}
-}
-
-// TestGeneratedInstall holds install.yaml to what deploy/default renders.
+// TestGeneratedInstall holds install.yaml below its header to what deploy/default renders.
 func TestGeneratedInstall(t *testing.T) {
 	kustomizer := krusty.MakeKustomizer(krusty.MakeDefaultOptions())
 	resources, err := kustomizer.Run(filesys.MakeFsOnDisk(), filepath.Join(deploy, "default"))
@@ -156,27 +99,14 @@ func TestGeneratedInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectGenerated(t, "install.yaml", header+string(content))
+	expectGenerated(t, "install.yaml", header(t)+string(content))
 }
 
-// header stands above the objects in install.yaml. A test renders its kustomization.
-const header = `# mirror-controller and its admission policies. It needs Kubernetes 1.30 or newer.
-# Generated from deploy/default by ` + "`make generate`" + `: do not edit.
-#
-# Set two things: the image that you have built, and the prefix of your namespaces, for the controller and for the
-# policies. This kustomization.yaml beside this file does it. Separate several prefixes by commas, such as team-,dev-:
-#
-#   resources: [install.yaml]
-#   images: [{name: mirror-controller, newName: REGISTRY/mirror-controller, newTag: TAG}]
-#   patches:
-#   - target: {kind: Deployment, name: mirror-controller}
-#     patch: |
-#       - {op: replace, path: /spec/template/spec/containers/0/args/0, value: "--namespace-prefix=PREFIX"}
-#   - target: {kind: ClusterRoleBinding, name: mirror-controller}
-#     patch: |
-#       - {op: replace, path: /metadata/annotations/mirror-controller.github.io~1namespace-prefix, value: "PREFIX"}
-#
-`
+// header returns the comment above the objects in install.yaml, which is written by hand.
+func header(t *testing.T) string {
+	t.Helper()
+	return regexp.MustCompile(`^(#.*\n)+`).FindString(read(t, "install.yaml"))
+}
 
 // expectGenerated fails the test if a file of deploy/ is not what it should be, or writes it with -update.
 func expectGenerated(t *testing.T, file string, want string) {
@@ -195,30 +125,78 @@ func expectGenerated(t *testing.T, file string, want string) {
 // compares it with the components with these settings.
 func TestInstallYAMLTakesSettings(t *testing.T) {
 	var shown strings.Builder
-	for _, line := range regexp.MustCompile(`(?m)^#   (.+)$`).FindAllStringSubmatch(header, -1) {
-		shown.WriteString(line[1] + "\n")
+	for _, line := range regexp.MustCompile(`(?m)^#   (.+\n)`).FindAllStringSubmatch(header(t), -1) {
+		shown.WriteString(line[1])
 	}
 	documented := manual.Commands(t, "deploy/docs/install.md", "resources: [install.yaml]")
 	if !strings.Contains(documented, "\n"+shown.String()+"END\n") {
 		t.Errorf("the docs have another kustomization than install.yaml:\n%s", documented)
 	}
 	const prefixes = "team-,dev-"
-	settings := strings.NewReplacer("PREFIX", prefixes, "REGISTRY", "r.example/some", "TAG", "v1.2.3").
-		Replace(shown.String())
-	dir := overlay.Dir(t, map[string]string{"top": settings})
-	err := os.Rename(filepath.Join(dir, "deploy", "install.yaml"), filepath.Join(dir, "top", "install.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	have, err := shipped.Render(filepath.Join(dir, "top"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := overlay.Render(t, map[string]string{"top": overlay.Above("deploy/default", `
+	settings := strings.NewReplacer("PREFIX", prefixes, "REGISTRY", "r.example/some", "TAG", "v1.2.3",
+		"[install.yaml]", "[../deploy]")
+	above := overlay.Above("deploy/default", `
 images: [{name: mirror-controller, newName: r.example/some/mirror-controller, newTag: v1.2.3}]
 patches:
-`+overlay.SetPrefix(prefixes))})
-	expectSame(t, "default", want, "install.yaml", have)
+`+overlay.SetPrefix(prefixes))
+	have := overlay.Render(t, map[string]string{"top": settings.Replace(shown.String()),
+		"deploy": "resources: [install.yaml]"})
+	want := overlay.Render(t, map[string]string{"top": above})
+	if d := diff.Diff(want, have); d != "" {
+		t.Errorf("default (-), install.yaml (+)\n%s", d)
+	}
+}
+
+// TestPatchOfHighAvailability compares the patch with what two replicas make of the chart.
+func TestPatchOfHighAvailability(t *testing.T) {
+	above := map[string]string{"top": overlay.Above("deploy/base", "", "high-availability")}
+	ours, err := overlay.Render(t, above).Deployment()
+	theirs, failed := charted(t, teams, "replicaCount=2").Deployment()
+	if err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	have, want := ours.Spec.Template.Spec.TopologySpreadConstraints, theirs.Spec.Template.Spec.TopologySpreadConstraints
+	for _, c := range want {
+		delete(c.LabelSelector.MatchLabels, "app.kubernetes.io/instance")
+	}
+	if *ours.Spec.Replicas != 2 || !reflect.DeepEqual(have, want) {
+		t.Errorf("got %d replicas and %+v, want 2 and %+v", *ours.Spec.Replicas, have, want)
+	}
+}
+
+// example returns the one object of a kind that the overlay for users renders with these texts replaced.
+func example[T any](t *testing.T, kind string, oldnew ...string) T {
+	t.Helper()
+	m := overlay.Render(t, map[string]string{"top": overlay.Example(oldnew...)})
+	found, err := shipped.OfKind[T](m, kind)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%d of kind %s, want 1: %v", len(found), kind, err)
+	}
+	return found[0]
+}
+
+// TestCheckExpectsTheComponents renders the CronJob of the example without and with the policy for protected copies.
+func TestCheckExpectsTheComponents(t *testing.T) {
+	const line, check = "- ../deploy/components/protect", "- ../deploy/components/check"
+	for protect, want := range map[string]bool{"# " + line: false, line: true} {
+		job := example[batchv1.CronJob](t, "CronJob", "# - ../components/check", check, "# - ../components/protect", protect)
+		args := job.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args
+		if got := slices.Index(args, "--protect-copies") > slices.Index(args, "--protect-copies=false"); got != want {
+			t.Errorf("with the line %s… the arguments are %q", protect, args)
+		}
+	}
+}
+
+// TestExampleLinksAlerts renders the overlay that users copy with the place of their docs: each alert links to it.
+func TestExampleLinksAlerts(t *testing.T) {
+	const docs = "https://git.example.com/deploy/docs/"
+	rules := example[monitoringv1.PrometheusRule](t, "PrometheusRule",
+		"# - ../components/monitoring", "- ../deploy/components/monitoring", "docs=deploy/docs/", "docs="+docs)
+	for _, rule := range rules.Spec.Groups[0].Rules {
+		if got, want := rule.Annotations["runbook_url"], docs+"troubleshooting.md#"+strings.ToLower(rule.Alert); got != want {
+			t.Errorf("%s: the link is %s, want %s", rule.Alert, got, want)
+		}
+	}
 }
 
 // TestExampleNamesSettings has the overlay that users copy say of each setting that the policies read where it belongs.
@@ -235,22 +213,6 @@ func TestExampleNamesSettings(t *testing.T) {
 			if !slot.MatchString(yours) {
 				t.Errorf("%s reads %s, of which the example does not say where it belongs", policy, reads[1])
 			}
-		}
-	}
-}
-
-// TestExampleLinksAlerts renders the overlay that users copy with the place of their docs: each alert links to it.
-func TestExampleLinksAlerts(t *testing.T) {
-	const docs = "https://git.example.com/deploy/docs/"
-	m := overlay.Render(t, map[string]string{"top": overlay.Example(
-		"# - ../components/monitoring", "- ../deploy/components/monitoring", "docs=deploy/docs/", "docs="+docs)})
-	rules, err := shipped.OfKind[monitoringv1.PrometheusRule](m, "PrometheusRule")
-	if err != nil || len(rules) != 1 {
-		t.Fatalf("%d PrometheusRules, want 1: %v", len(rules), err)
-	}
-	for _, rule := range rules[0].Spec.Groups[0].Rules {
-		if got, want := rule.Annotations["runbook_url"], docs+"troubleshooting.md#"+strings.ToLower(rule.Alert); got != want {
-			t.Errorf("%s: the link is %s, want %s", rule.Alert, got, want)
 		}
 	}
 }
