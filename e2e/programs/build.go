@@ -3,12 +3,14 @@
 package programs
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -30,30 +32,28 @@ const (
 // and what a node takes.
 var ControlPlane = []string{Etcd, APIServer, ControllerManager}
 
+// Compilers that write no data for debuggers, which the linker would strip, take a twelfth less CPU time, and a sixth
+// less if they inline nothing. Packages that the controller shares are compiled as for the controller, and so only
+// once.
+var (
+	cheap   = []string{"all=-dwarf=false", "k8s.io/kubernetes/...=-dwarf=false -l", "go.etcd.io/etcd/...=-dwarf=false -l"}
+	inlined = []string{"all=-dwarf=false"}
+)
+
 // Build makes sure that the named programs are built, and without a name those that Start needs: of the minor
 // version, such as 1.37, that the environment variable KUBERNETES names, and without it of the newest in
 // e2e/kubernetes. It returns the folder they are in, one for each set of versions in the user's cache folder. The
 // first time takes minutes, and standard error shows it; after that it takes a moment and says nothing. Processes
 // that call it at the same time build once: the others wait.
-func Build(ctx context.Context, names ...string) (string, error) { return cheap.build(ctx, names) }
+func Build(ctx context.Context, names ...string) (string, error) { return build(ctx, cheap, names) }
 
 // BuildInlined is Build for measurements: the compilers inline, as for what is released, and the folder is another one.
 func BuildInlined(ctx context.Context, names ...string) (string, error) {
-	return inlined.build(ctx, names)
+	return build(ctx, inlined, names)
 }
 
-// gcflags are the compiler's flags, by packages.
-type gcflags []string
-
-// Compilers that write no data for debuggers, which the linker would strip, take a twelfth less CPU time, and a sixth
-// less if they inline nothing. Packages that the controller shares are compiled as for the controller, and so only
-// once.
-var (
-	cheap   = gcflags{"all=-dwarf=false", "k8s.io/kubernetes/...=-dwarf=false -l", "go.etcd.io/etcd/...=-dwarf=false -l"}
-	inlined = gcflags{"all=-dwarf=false"}
-)
-
-func (g gcflags) build(ctx context.Context, names []string) (string, error) {
+// build is Build with the flags of the compilers, by packages.
+func build(ctx context.Context, flags, names []string) (string, error) {
 	if len(names) == 0 {
 		names = ControlPlane
 	}
@@ -61,19 +61,15 @@ func (g gcflags) build(ctx context.Context, names []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key, err := m.key(g)
-	if err != nil {
-		return "", err
-	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("find the cache folder for the control plane: %w", err)
 	}
-	dir := filepath.Join(cache, "mirror-controller", key)
+	dir := filepath.Join(cache, "mirror-controller", m.key(flags))
 	if len(missing(dir, names)) == 0 {
 		return dir, nil
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	unlock, err := lock(ctx, dir+".lock")
@@ -81,23 +77,7 @@ func (g gcflags) build(ctx context.Context, names []string) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	return dir, m.build(ctx, dir, g, missing(dir, names))
-}
-
-// key names everything that decides what the programs are: versions, compiler, platform, and by their
-// hash the compiler's flags and the modules they are built from.
-func (m module) key(g gcflags) (string, error) {
-	hash := sha256.New()
-	hash.Write([]byte(strings.Join(g, "\n")))
-	for _, name := range []string{"go.mod", "go.sum"} {
-		content, err := os.ReadFile(filepath.Join(m.dir, name))
-		if err != nil {
-			return "", err
-		}
-		hash.Write(content)
-	}
-	return fmt.Sprintf("kubernetes-%s-etcd-%s-%s-%s-%s-%x", m.kubernetes, m.etcd,
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, hash.Sum(nil)[:4]), nil
+	return dir, m.build(ctx, dir, flags, missing(dir, names))
 }
 
 // missing returns those of the named programs that are not in dir. An empty file is what a machine leaves that has
@@ -109,50 +89,79 @@ func missing(dir string, names []string) []string {
 	})
 }
 
-// build builds programs in a folder beside dir, and moves each into dir when it is complete, so that nobody
-// ever sees half of it. The caller holds the lock: folders of builds that were broken off are nobody's, and
-// are removed.
-func (m module) build(ctx context.Context, dir string, g gcflags, missing []string) error {
+// module is a pinned set of control plane sources: a folder with a go.mod of its own.
+type module struct {
+	dir              string
+	content          []byte // of go.mod and go.sum
+	kubernetes, etcd string // versions, with the v, as in v1.37.1
+}
+
+// pinned finds the versions in a go.mod.
+var pinned = regexp.MustCompile(`(?ms)^\tgo\.etcd\.io/etcd/server/v3 (v\S+).*^\tk8s\.io/kubernetes (v\S+)`)
+
+// findModule returns the sources for a minor version such as 1.37, or for the newest where minor is empty. The folder
+// e2e/kubernetes is found from the working directory upwards: a program that is built with -trimpath does not know
+// where its own source is.
+func findModule(minor string) (module, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return module{}, err
+	}
+	wanted := filepath.Join("e2e", "kubernetes", cmp.Or(minor, "*"))
+	for dir, last := wd, ""; dir != last; dir, last = filepath.Dir(dir), dir {
+		found, _ := filepath.Glob(filepath.Join(dir, wanted, "go.mod"))
+		if len(found) == 0 {
+			continue
+		}
+		file := found[len(found)-1]
+		mod, err := os.ReadFile(file)
+		sum, sumErr := os.ReadFile(strings.TrimSuffix(file, "mod") + "sum")
+		versions := pinned.FindSubmatch(mod)
+		if err := errors.Join(err, sumErr); err != nil || versions == nil {
+			return module{}, fmt.Errorf("%s does not pin etcd and Kubernetes: %w", file, err)
+		}
+		return module{filepath.Dir(file), append(mod, sum...), string(versions[2]), string(versions[1])}, nil
+	}
+	return module{}, fmt.Errorf("no folder %s in or above %s: run this inside a clone of the project", wanted, wd)
+}
+
+// key names everything that decides what the programs are: versions, compiler, platform, and by their hash the
+// compiler's flags and the modules they are built from.
+func (m module) key(flags []string) string {
+	hash := sha256.Sum256(append([]byte(strings.Join(flags, "\n")), m.content...))
+	return fmt.Sprintf("kubernetes-%s-etcd-%s-%s-%s-%s-%x", m.kubernetes, m.etcd,
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, hash[:4])
+}
+
+// build builds programs, and gives each its name in dir when it is complete, so that nobody ever sees half of it. The
+// caller holds the lock.
+func (m module) build(ctx context.Context, dir string, flags, missing []string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	left, _ := filepath.Glob(dir + ".building-*")
-	for _, folder := range left {
-		if err := os.RemoveAll(folder); err != nil {
-			return err
-		}
-	}
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".building-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(tmp) }()
 	start := time.Now()
 	fmt.Fprintf(os.Stderr, "Building %s of Kubernetes %s from Go modules into the cache folder; later runs build "+
 		"nothing. With empty caches a control plane takes a download and about eight minutes of CPU: 5 minutes on two idle "+
 		"cores, up to 20 on a busy machine.\n", strings.Join(missing, ", "), m.kubernetes)
 	args := []string{"-trimpath", "-buildvcs=false"}
-	for _, flags := range g {
-		args = append(args, "-gcflags="+flags)
+	for _, f := range flags {
+		args = append(args, "-gcflags="+f)
 	}
 	var packages []string
 	for _, name := range missing {
 		packages = append(packages, packageOf(name))
 	}
-	if err := Compile(ctx, os.Stderr, m.dir, slices.Concat(args, packages)...); err != nil {
+	if err := Compile(ctx, m.dir, slices.Concat(args, packages)...); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	for _, name := range missing {
+	for i, name := range missing {
 		fmt.Fprintf(os.Stderr, "Linking %s\n", name)
-		file := filepath.Join(tmp, name)
-		link := slices.Concat([]string{"build", "-ldflags", m.ldflags(), "-o", file}, args, []string{packageOf(name)})
-		if _, err := goCommand(ctx, m.dir, func(string) {}, link...); err != nil {
+		file := filepath.Join(dir, name)
+		link := slices.Concat([]string{"build", "-ldflags", m.ldflags(), "-o", file + ".new"}, args, packages[i:i+1])
+		if err := goCommand(ctx, m.dir, link...).Run(); err != nil {
 			return fmt.Errorf("build %s: %w", name, err)
 		}
-		if err := os.Rename(file, filepath.Join(dir, name)); err != nil {
+		if err := os.Rename(file+".new", file); err != nil {
 			return err
 		}
 	}
@@ -176,20 +185,18 @@ func (m module) ldflags() string {
 
 // lock takes the exclusive lock on a file, which the kernel gives back when this process ends, however it does. The
 // file stays: removing it would let two others lock two files of one name.
-func lock(ctx context.Context, file string) (unlock func(), err error) {
+func lock(ctx context.Context, file string) (unlock func() error, err error) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	for told := false; ; told = true {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		switch {
-		case err == nil:
-			return func() { f.Close() }, nil
-		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", file, err), f.Close())
-		case !told:
-			fmt.Fprintln(os.Stderr, "Waiting for another process, which is building the control plane.")
+		if err == nil {
+			return f.Close, nil
+		}
+		if !told {
+			fmt.Fprintf(os.Stderr, "Waiting for another process, which is building the control plane: %v\n", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -23,7 +23,7 @@ func main() {
 	var err error
 	switch {
 	case *folder != "":
-		err = programs.Compile(ctx, os.Stderr, *folder, flag.Args()...)
+		err = programs.Compile(ctx, *folder, flag.Args()...)
 	case *inlined:
 		_, err = programs.BuildInlined(ctx, flag.Args()...)
 	default:
