@@ -3,10 +3,8 @@ package cluster
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"time"
 )
@@ -22,7 +20,7 @@ import (
 // number of accepted writes in the log can be smaller than that of writes that took effect, but no write lacks its
 // line.
 //
-// It is the path of its file, which need not be there yet. Its policy is auditPolicy.
+// It is the path of its file. Its policy is auditPolicy.
 type AuditLog string
 
 // Mark is a position in the log: the number of bytes before it.
@@ -73,9 +71,6 @@ const longestLine = 1 << 20
 // million requests is larger than a gigabyte.
 func (l AuditLog) Mark() (Mark, error) {
 	info, err := os.Stat(string(l))
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil // the server creates it with the first line
-	}
 	if err != nil {
 		return 0, err
 	}
@@ -105,9 +100,6 @@ func (l AuditLog) Since(mark Mark) ([]Event, Mark, error) {
 // lines returns the whole lines after the mark.
 func (l AuditLog) lines(mark Mark) ([]byte, error) {
 	file, err := os.Open(string(l))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // the server creates it with the first line
-	}
 	if err != nil {
 		return nil, err
 	}

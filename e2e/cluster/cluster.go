@@ -26,8 +26,6 @@ const (
 	APIServer         = programs.APIServer
 	ControllerManager = programs.ControllerManager
 	Kubectl           = programs.Kubectl
-	Scheduler         = programs.Scheduler
-	Kubelet           = programs.Kubelet
 )
 
 // startTimeout and stopTimeout bound what one program of the control plane takes to start and to stop. On
@@ -60,7 +58,6 @@ type Cluster struct {
 	folder  *Folder // holds everything of this cluster
 	bin     string  // holds the programs
 	options Options
-	kubectl sync.Once // builds it
 	plane   *envtest.ControlPlane
 	manager *Process // of the controller manager
 	audit   AuditLog
@@ -71,8 +68,7 @@ type Cluster struct {
 	client          kubernetes.Interface // of the admin
 	users           sync.Mutex           // the certificate authority is not safe for concurrent use
 
-	stopped sync.Once
-	stopErr error
+	stop func() error // once
 }
 
 // Start builds the programs where they are not built yet, starts them, and returns when the controllers work: the
@@ -95,16 +91,12 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{folder: folder, bin: bin, options: o, logs: map[string]*os.File{}}
+	c.stop = sync.OnceValue(c.stopAll)
 	// envtest knows no contexts. It fails soon when the programs are killed under it.
 	keep := context.AfterFunc(ctx, func() { _ = folder.Remove() })
 	err = c.start(ctx)
 	if !keep() || err != nil {
-		if ctx.Err() != nil { // what failed then was killed
-			err = ctx.Err()
-		} else {
-			err = errors.Join(err, folder.LogTails())
-		}
-		return nil, fmt.Errorf("start the control plane: %w", errors.Join(err, c.Stop()))
+		return nil, fmt.Errorf("start the control plane: %w", errors.Join(ctx.Err(), err, folder.LogTails(), c.Stop()))
 	}
 	return c, nil
 }
@@ -139,12 +131,9 @@ func (c *Cluster) start(ctx context.Context) error {
 
 // Stop ends every program in order, kills processes of Command that still run, and removes the folder. What does not
 // end in time is killed. Calls after the first return what the first did.
-func (c *Cluster) Stop() error {
-	c.stopped.Do(func() { c.stopErr = c.stop() })
-	return c.stopErr
-}
+func (c *Cluster) Stop() error { return c.stop() }
 
-func (c *Cluster) stop() error {
+func (c *Cluster) stopAll() error {
 	for name := range c.logs {
 		_ = c.Signal(name, syscall.SIGCONT) // one that a test has stopped could not end; fails for one that is not there
 	}
@@ -164,14 +153,12 @@ func (c *Cluster) Dir() string { return c.folder.Path }
 
 func (c *Cluster) program(name string) string { return filepath.Join(c.bin, name) }
 
-// Kubectl returns the path of a kubectl of the cluster's version. The first call builds it where it is not
-// built yet: most clusters need none. When that fails, standard error has the reason, and the path leads to nothing.
+// Kubectl returns the path of a kubectl of the cluster's version, and builds it where it is not built yet: most clusters
+// need none. When that fails, standard error has the reason, and the path leads to nothing.
 func (c *Cluster) Kubectl() string {
-	c.kubectl.Do(func() {
-		if _, err := programs.Build(context.Background(), Kubectl); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-	})
+	if _, err := programs.Build(context.Background(), Kubectl); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	return c.program(Kubectl)
 }
 

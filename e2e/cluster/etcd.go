@@ -96,15 +96,12 @@ func (c *Cluster) etcd(ctx context.Context, method string, in, out any) error {
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("etcd %s: %w", method, err)
+		return err
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(answer))
-	}
-	if err != nil {
-		return fmt.Errorf("etcd %s: %w", method, err)
+	if err != nil || response.StatusCode != http.StatusOK {
+		return fmt.Errorf("etcd %s: %s: %s: %w", method, response.Status, answer, err)
 	}
 	return json.Unmarshal(answer, out)
 }

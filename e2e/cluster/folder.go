@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,11 +53,7 @@ exit 1
 // its name. A shell removes all of this when Remove is called or this process ends: see the package's documentation.
 type Folder struct {
 	Path string
-
-	shell *exec.Cmd
-	input io.Closer
-	once  sync.Once
-	err   error
+	end  func() error // has the shell do it
 }
 
 // NewFolder makes a folder whose name begins so, in another one or in that for temporary files.
@@ -68,28 +63,22 @@ func NewFolder(parent, name string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{Path: path, shell: exec.CommandContext(context.Background(), "/bin/sh", "-c", cleanUpScript)}
-	if err := f.startShell(); err != nil {
+	shell := exec.CommandContext(context.Background(), "/bin/sh", "-c", cleanUpScript)
+	shell.Dir, shell.Stderr = "/", os.Stderr
+	shell.Env = []string{"PATH=" + os.Getenv("PATH")}
+	// A session of its own: no Ctrl-C, and no end of the terminal, reaches it.
+	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	input, err := shell.StdinPipe()
+	if err == nil {
+		err = shell.Start()
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(input, path)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("start the shell that cleans up: %w", errors.Join(err, os.RemoveAll(path)))
 	}
-	return f, nil
-}
-
-func (f *Folder) startShell() (err error) {
-	f.shell.Dir, f.shell.Stderr = "/", os.Stderr
-	f.shell.Env = []string{"PATH=" + os.Getenv("PATH")}
-	// A session of its own: no Ctrl-C, and no end of the terminal, reaches it.
-	f.shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	input, err := f.shell.StdinPipe()
-	if err != nil {
-		return err
-	}
-	f.input = input
-	if err := f.shell.Start(); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(input, f.Path)
-	return err
+	return &Folder{path, sync.OnceValue(func() error { return errors.Join(input.Close(), shell.Wait()) })}, nil
 }
 
 // Mark is the variable in the environment of a process that belongs to the folder.
@@ -125,12 +114,8 @@ func (f *Folder) LogTails() error {
 
 // Remove kills the processes and removes everything, and returns when that is done. It may be called again.
 func (f *Folder) Remove() error {
-	f.once.Do(func() {
-		f.input.Close()
-		f.err = f.shell.Wait()
-	})
-	// The shell has done it, unless somebody has killed it, or has written a file since then.
-	return errors.Join(f.err, os.RemoveAll(f.Path))
+	// The shell does it, unless somebody has killed it, or writes a file after that.
+	return errors.Join(f.end(), os.RemoveAll(f.Path))
 }
 
 // Until repeats try until it succeeds. When ctx or the time ends before, the error is the last one of try.

@@ -1,8 +1,8 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -18,72 +18,46 @@ import (
 // pollPeriod is how often we look whether something has come up.
 const pollPeriod = 20 * time.Millisecond
 
-// startPlane starts etcd and the API server. envtest looks for free ports and gives them back before the
-// programs take them: when somebody else was faster, it is tried again with others.
-func (c *Cluster) startPlane() error {
-	const tries = 3
-	for try := 1; ; try++ {
-		plane, err := c.newPlane()
-		if err != nil {
+// startPlane starts etcd and the API server. envtest looks for free ports and gives them back before the programs take
+// them: somebody else may be faster, and then it is tried again with others.
+func (c *Cluster) startPlane() (err error) {
+	for range 3 {
+		if c.plane, err = c.newPlane(); err != nil {
 			return err
 		}
-		c.plane = plane
-		err = plane.Start()
-		if err == nil || try == tries || !c.portTaken() {
-			return err
+		if err = c.plane.Start(); err == nil {
+			return nil
 		}
 		if err := removeAll(c.folder.File("etcd", "*")); err != nil {
 			return err
 		}
 	}
-}
-
-// portTaken reports whether etcd or the API server has complained that its port is in use.
-func (c *Cluster) portTaken() bool {
-	for _, name := range []string{Etcd, APIServer} {
-		content, _ := os.ReadFile(c.folder.logFile(name))
-		if bytes.Contains(content, []byte("address already in use")) {
-			return true
-		}
-	}
-	return false
+	return err
 }
 
 // newPlane describes etcd and the API server. It uses envtest's ControlPlane and not its Environment, as
 // the latter obeys environment variables, among them one which has it use the caller's own cluster.
 func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
-	etcd, err := c.wrap(Etcd)
-	if err != nil {
-		return nil, err
-	}
-	apiServer, err := c.wrap(APIServer)
-	if err != nil {
-		return nil, err
-	}
+	etcd, errEtcd := c.wrap(Etcd)
+	apiServer, errServer := c.wrap(APIServer)
 	policyFile, auditLog := c.folder.File("audit-policy.json"), c.folder.File("audit.log")
 	level, compaction := auditv1.LevelMetadata, "5m"
 	if c.options.Recorded {
 		level, compaction = auditv1.LevelRequestResponse, "0"
 	}
-	if err := os.WriteFile(policyFile, fmt.Appendf(nil, auditPolicy, level), 0o600); err != nil {
+	err := errors.Join(errEtcd, errServer, os.WriteFile(auditLog, nil, 0o600), // for who reads it before the first request
+		os.WriteFile(policyFile, fmt.Appendf(nil, auditPolicy, level), 0o600))
+	if err != nil {
 		return nil, err
 	}
 	plane := &envtest.ControlPlane{
 		Etcd: &envtest.Etcd{
-			Path:         etcd,
-			DataDir:      c.folder.File("etcd"),
-			Out:          c.logs[Etcd],
-			Err:          c.logs[Etcd],
-			StartTimeout: startTimeout,
-			StopTimeout:  stopTimeout,
+			Path: etcd, DataDir: c.folder.File("etcd"), Out: c.logs[Etcd], Err: c.logs[Etcd],
+			StartTimeout: startTimeout, StopTimeout: stopTimeout,
 		},
 		APIServer: &envtest.APIServer{
-			Path:         apiServer,
-			CertDir:      c.folder.File("apiserver"),
-			Out:          c.logs[APIServer],
-			Err:          c.logs[APIServer],
-			StartTimeout: startTimeout,
-			StopTimeout:  stopTimeout,
+			Path: apiServer, CertDir: c.folder.File("apiserver"), Out: c.logs[APIServer], Err: c.logs[APIServer],
+			StartTimeout: startTimeout, StopTimeout: stopTimeout,
 		},
 	}
 	plane.Etcd.Configure().
@@ -144,15 +118,9 @@ func (o Options) controllers() string {
 // from priority and fairness: it does not wait in one queue with the controller under test.
 func (c *Cluster) startManager() error {
 	kubeconfig, err := c.Kubeconfig(User{Name: "system:kube-controller-manager", Groups: []string{"system:masters"}})
-	if err != nil {
-		return err
-	}
 	rootCA := c.folder.File("root-ca.crt")
-	if err := os.WriteFile(rootCA, c.admin.CAData, 0o600); err != nil {
-		return err
-	}
-	program, err := c.wrap(ControllerManager)
-	if err != nil {
+	program, errWrap := c.wrap(ControllerManager)
+	if err := errors.Join(err, errWrap, os.WriteFile(rootCA, c.admin.CAData, 0o600)); err != nil {
 		return err
 	}
 	cmd := c.Command(context.Background(), program,

@@ -10,6 +10,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/programs"
 )
 
 const (
@@ -34,8 +35,8 @@ func (n *Node) programs() [][]string {
 	kubeconfig := func(u user) string { return "--kubeconfig=" + n.kubeconfig(u) }
 	return [][]string{
 		{"containerd", "--config=" + file("containerd.toml")},
-		{cluster.Etcd, "--data-dir=/var/lib/etcd", "--unsafe-no-fsync", "--log-level=warn"},
-		{cluster.APIServer,
+		{programs.Etcd, "--data-dir=/var/lib/etcd", "--unsafe-no-fsync", "--log-level=warn"},
+		{programs.APIServer,
 			"--etcd-servers=http://127.0.0.1:2379",
 			"--bind-address=0.0.0.0", "--secure-port=443", "--advertise-address=" + nodeAddress,
 			"--service-cluster-ip-range=10.96.0.0/16", "--endpoint-reconciler-type=none",
@@ -47,13 +48,13 @@ func (n *Node) programs() [][]string {
 			"--service-account-signing-key-file=" + file("server.key"),
 			"--kubelet-preferred-address-types=InternalIP",
 		},
-		{cluster.ControllerManager, kubeconfig(admin),
+		{programs.ControllerManager, kubeconfig(admin),
 			"--root-ca-file=" + file("server.crt"), "--leader-elect=false", "--authentication-skip-lookup",
 			// Else hundreds of namespaces take long.
 			"--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent-namespace-syncs=20",
 		},
-		{cluster.Scheduler, kubeconfig(admin), "--leader-elect=false", "--authentication-skip-lookup"},
-		{cluster.Kubelet, kubeconfig(kubelet), "--config=" + file("kubelet.yaml"), "--hostname-override=" + name,
+		{programs.Scheduler, kubeconfig(admin), "--leader-elect=false", "--authentication-skip-lookup"},
+		{programs.Kubelet, kubeconfig(kubelet), "--config=" + file("kubelet.yaml"), "--hostname-override=" + name,
 			"--node-ip=" + nodeAddress},
 	}
 }
