@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -48,11 +51,10 @@ func Install(ctx context.Context, c *cluster.Cluster, dir, binary string) (*Inst
 		return nil, err
 	}
 	installed, err := Deployed(ctx, c, deployment.Namespace, deployment.Name, binary)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		installed.Manifests = manifests
 	}
-	installed.Manifests = manifests
-	return installed, nil
+	return installed, err
 }
 
 // Deployed returns what somebody else has installed in a cluster, by its Deployment there.
@@ -61,34 +63,26 @@ func Deployed(ctx context.Context, c *cluster.Cluster, namespace, name, binary s
 	if err != nil {
 		return nil, err
 	}
-	account := deployment.Spec.Template.Spec.ServiceAccountName
-	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, namespace, account)
-	if err != nil {
-		return nil, fmt.Errorf("token of ServiceAccount %s/%s: %w", namespace, account, err)
-	}
-	return &Installation{
-		Args:       deployment.Spec.Template.Spec.Containers[0].Args,
-		Kubeconfig: kubeconfig,
-		User:       cluster.ServiceAccountUser(namespace, account),
-		Namespace:  namespace,
-		cluster:    c,
-		binary:     binary,
-	}, nil
+	pod := deployment.Spec.Template.Spec
+	i := &Installation{Args: pod.Containers[0].Args, Namespace: namespace, cluster: c, binary: binary}
+	return i, i.setAccount(ctx, namespace, pod.ServiceAccountName)
+}
+
+// setAccount has the controller run as a ServiceAccount, which must exist.
+func (i *Installation) setAccount(ctx context.Context, namespace, name string) (err error) {
+	i.User = cluster.ServiceAccountUser(namespace, name)
+	i.Kubeconfig, err = i.cluster.ServiceAccountKubeconfig(ctx, namespace, name)
+	return err
 }
 
 // As returns the installation with another ServiceAccount, which must exist, and without the prefixes of the
 // Deployment: a list of prefixes grows, and the caller names all.
 func (i *Installation) As(ctx context.Context, namespace, account string) (*Installation, error) {
-	kubeconfig, err := i.cluster.ServiceAccountKubeconfig(ctx, namespace, account)
-	if err != nil {
-		return nil, err
-	}
 	other := *i
 	other.Args = slices.DeleteFunc(slices.Clone(i.Args), func(arg string) bool {
 		return strings.HasPrefix(arg, "--namespace-prefix=")
 	})
-	other.Kubeconfig, other.User = kubeconfig, cluster.ServiceAccountUser(namespace, account)
-	return &other, nil
+	return &other, other.setAccount(ctx, namespace, account)
 }
 
 // Process is a running controller.
@@ -143,4 +137,39 @@ func (i *Installation) Start(o RunOptions) (*Process, error) {
 func (p *Process) Log() string {
 	content, _ := os.ReadFile(p.log) // it is there as long as the cluster
 	return string(content)
+}
+
+// Address returns where the controller serves its "health" or its "metrics", and with --profiling its profiles.
+func (p *Process) Address(what string) (string, error) {
+	address := regexp.MustCompile(`"Serving ` + what + `" address="([^"]+)"`).FindStringSubmatch(p.Log())
+	if address == nil {
+		return "", fmt.Errorf("the controller has not logged that it serves %s", what)
+	}
+	return address[1], nil
+}
+
+// Get returns what the controller answers there, and an error that holds it unless the code is 200. It leaves no
+// connection behind.
+func (p *Process) Get(ctx context.Context, what, path string) (string, error) {
+	address, err := p.Address(what)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
+	if err != nil {
+		return "", err
+	}
+	request.Close = true // as a kubelet does
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, response.Status, text)
+	}
+	return string(text), err
 }
