@@ -95,23 +95,17 @@ func (h *webhook) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 		http.Error(answer, err.Error(), http.StatusBadRequest)
 		return
 	}
-	response := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-	if err := h.verdict(review.Request); err != nil {
-		response.Allowed = false
-		response.Result = &apierrors.NewForbidden(schema.GroupResource{}, review.Request.Name, err).ErrStatus
+	err, judge := error(nil), *h.judge.Load()
+	if strings.HasPrefix(review.Request.Name, probeName) {
+		err = errors.New("a probe")
+	} else if judge != nil {
+		err = judge(review.Request)
 	}
-	review.Request, review.Response = nil, response
+	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: err == nil}
+	if err != nil {
+		review.Response.Result = &apierrors.NewForbidden(schema.GroupResource{}, review.Request.Name, err).ErrStatus
+	}
 	_ = json.NewEncoder(answer).Encode(review) // fails if the API server has gone away
-}
-
-func (h *webhook) verdict(r *admissionv1.AdmissionRequest) error {
-	if strings.HasPrefix(r.Name, probeName) {
-		return errors.New("a probe")
-	}
-	if judge := *h.judge.Load(); judge != nil {
-		return judge(r)
-	}
-	return nil
 }
 
 // FillQuota gives a namespace that holds n ConfigMaps, its certificate among them, a quota of just these, and returns
@@ -128,12 +122,10 @@ func (w *World) FillQuota(namespace string, n int) (lift func()) {
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{what: resource.MustParse(strconv.Itoa(n))}},
 	}, metav1.CreateOptions{})
 	w.noError(err)
-	w.Until("the quota is counted", func() error {
+	w.Await("the quota is counted", func() bool {
 		quota, err := quotas.Get(w.Context(), name, metav1.GetOptions{})
-		if used := quota.Status.Used[what]; err == nil && used.Value() != int64(n) {
-			err = errors.New("not yet")
-		}
-		return err
+		used := quota.Status.Used[what]
+		return err == nil && used.Value() == int64(n)
 	})
 	w.noError(untilRefused(w.Context(), w.Admin, namespace, name))
 	return func() { w.CleanUp(quotas.Delete(w.Context(), name, metav1.DeleteOptions{})) }

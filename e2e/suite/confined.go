@@ -2,11 +2,11 @@ package suite
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,11 +25,8 @@ const (
 	AccountNamespace = "mirror-worlds"
 	// bareNamespace has the accounts that get other permissions than the shipped ones.
 	bareNamespace = AccountNamespace + "-bare"
-
-	// InstallationLabel is the label by which the policies find a ClusterRoleBinding, and installation its value as
-	// shipped.
+	// InstallationLabel is the label by which the policies find a ClusterRoleBinding.
 	InstallationLabel = plan.Domain + "/installation"
-	installation      = "mirror-controller"
 )
 
 // Account is the name of the account of a world, and of its ClusterRoleBinding. A part of a name cannot end with the
@@ -38,28 +35,19 @@ func (w *World) Account() string {
 	return strings.TrimSuffix(w.Prefix, "-") + "." + w.Label + "." + w.Instance
 }
 
-// settings are what the policies know of a world.
-func (w *World) settings() map[string]string {
-	return map[string]string{
-		"namespace-prefix": w.Prefix, "mirror-label": w.Label, "instance": w.Instance,
-		"leader-elect-resource-namespace": w.Home,
-	}
-}
-
 // BoundAccount returns a ClusterRoleBinding as the policies find it: its subject is an account, and the settings stand
 // in its annotations.
 func BoundAccount(name, role string, subject rbacv1.Subject, settings map[string]string) *rbacv1.ClusterRoleBinding {
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{InstallationLabel: installation}, Annotations: map[string]string{},
-		},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects: []rbacv1.Subject{subject},
-	}
+	meta := metav1.ObjectMeta{Name: name}
+	metav1.SetMetaDataLabel(&meta, InstallationLabel, "mirror-controller") // as shipped
 	for flag, value := range settings {
-		binding.Annotations[plan.Domain+"/"+flag] = value
+		metav1.SetMetaDataAnnotation(&meta, plan.Domain+"/"+flag, value)
 	}
-	return binding
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{subject},
+	}
 }
 
 // confine has the policies in force, and the permission to have a Lease for the accounts of worlds.
@@ -121,12 +109,9 @@ func (w *World) BindAccount(binding *rbacv1.ClusterRoleBinding) {
 		User:               cluster.ServiceAccountUser(subject.Namespace, subject.Name),
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "events"},
 	}}
-	w.Until("the permissions of "+binding.Name, func() error {
+	w.Await("the permissions of "+binding.Name, func() bool {
 		answer, err := w.Admin.AuthorizationV1().SubjectAccessReviews().Create(w.Context(), review, metav1.CreateOptions{})
-		if err == nil && !answer.Status.Allowed {
-			err = errors.New("not yet")
-		}
-		return err
+		return err == nil && answer.Status.Allowed
 	})
 }
 
@@ -138,9 +123,7 @@ const NotThere = "is not one of them"
 func (w *World) expectConfined(user string) {
 	w.Helper()
 	events, _, err := w.Cluster.Audit().Since(w.Mark)
-	if err != nil {
-		w.Error(err)
-	}
+	w.CleanUp(err)
 	for _, e := range events {
 		if e.User.Username == user && strings.Contains(e.Response.Message, Refusal+ConfinedPolicy) &&
 			!(strings.Contains(e.Response.Message, NotThere) && strings.HasPrefix(e.Object.Namespace, w.Prefix)) {
@@ -148,4 +131,60 @@ func (w *World) expectConfined(user string) {
 			return // one shows what is wrong, and it may be one of thousands
 		}
 	}
+}
+
+// Account is a ServiceAccount of a test, for a controller with other permissions than the shipped one, or one that is
+// to be told from another in the audit log.
+type Account struct {
+	role       *rbacv1.ClusterRole
+	User       string // its name, as RBAC and the audit log have it
+	Kubeconfig string
+}
+
+// NewAccount creates a ServiceAccount with rules that hold for the whole cluster.
+func (w *World) NewAccount(name string, rules []rbacv1.PolicyRule) *Account {
+	w.Helper()
+	name = w.Account() + "." + name
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+	_, err := w.Admin.RbacV1().ClusterRoles().Create(w.Context(), role, metav1.CreateOptions{})
+	w.noError(err)
+	as := w.installedAs(bareNamespace, name, name)
+	return &Account{role: role, User: as.User, Kubeconfig: as.Kubeconfig}
+}
+
+// installedAs returns the installation as a new ServiceAccount with a role for the whole cluster. The policies confine
+// it by the settings of the world, and the test fails if they have to refuse it anything.
+func (w *World) installedAs(namespace, name, role string) *shipped.Installation {
+	w.Helper()
+	_, err := w.Admin.CoreV1().ServiceAccounts(namespace).Create(w.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	w.noError(err)
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+	w.BindAccount(BoundAccount(name, role, subject, map[string]string{
+		"namespace-prefix": w.Prefix, "mirror-label": w.Label, "instance": w.Instance,
+		"leader-elect-resource-namespace": w.Home,
+	}))
+	as, err := w.Installed.As(w.Context(), namespace, name)
+	w.noError(err)
+	w.Cleanup(func() { w.expectConfined(as.User) })
+	return as
+}
+
+// SetRules replaces the rules that hold for the whole cluster.
+func (w *World) SetRules(a *Account, rules []rbacv1.PolicyRule) {
+	w.Helper()
+	a.role.Rules = rules
+	_, err := w.Admin.RbacV1().ClusterRoles().Update(w.Context(), a.role, metav1.UpdateOptions{})
+	w.noError(err)
+}
+
+// ShippedRules returns all rules that the manifests give the controller, those in its own namespace too.
+func (w *World) ShippedRules() (rules []rbacv1.PolicyRule) {
+	w.Helper()
+	roles, err := w.Installed.Manifests.Roles()
+	w.noError(err)
+	for _, r := range roles {
+		rules = append(rules, r.Rules...)
+	}
+	return rules
 }

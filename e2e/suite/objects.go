@@ -1,8 +1,9 @@
 package suite
 
 import (
-	"encoding/json"
+	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,17 +44,14 @@ func (w *World) WaitNamespaceGone(name string) {
 // LabelNamespace sets a label of a namespace, or removes it if the value is empty.
 func (w *World) LabelNamespace(name, key, value string) {
 	w.Helper()
-	set := any(value)
-	if value == "" {
-		set = nil
+	set := "null"
+	if value != "" {
+		set = strconv.Quote(value)
 	}
-	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{key: set}}}) // never fails
+	patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: %s}}}`, key, set)
 	_, err := w.Admin.CoreV1().Namespaces().Patch(w.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
 	w.noError(err)
 }
-
-// tries are for a change that loses a race against another writer.
-var tries = wait.Backoff{Steps: 1000, Duration: time.Millisecond}
 
 // Option changes a ConfigMap before it is written.
 type Option func(*corev1.ConfigMap)
@@ -130,20 +128,20 @@ func (w *World) CreateSource(namespace, name string, options ...Option) *corev1.
 // Edit changes a ConfigMap as a user would, with a retry when somebody else was first.
 func (w *World) Edit(namespace, name string, options ...Option) *corev1.ConfigMap {
 	w.Helper()
-	var out *corev1.ConfigMap
-	w.noError(retry.RetryOnConflict(tries, func() error {
-		cm, err := w.Admin.CoreV1().ConfigMaps(namespace).Get(w.Context(), name, metav1.GetOptions{})
-		if err != nil {
+	var cm *corev1.ConfigMap
+	tries := wait.Backoff{Steps: 1000, Duration: time.Millisecond}
+	w.noError(retry.RetryOnConflict(tries, func() (err error) {
+		if cm, err = w.Admin.CoreV1().ConfigMaps(namespace).Get(w.Context(), name, metav1.GetOptions{}); err != nil {
 			return err
 		}
 		for _, o := range options {
 			o(cm)
 		}
-		out, err = w.Admin.CoreV1().ConfigMaps(namespace).Update(w.Context(), cm, metav1.UpdateOptions{})
+		cm, err = w.Admin.CoreV1().ConfigMaps(namespace).Update(w.Context(), cm, metav1.UpdateOptions{})
 		return err
 	}))
-	w.waitSeen(out)
-	return out
+	w.waitSeen(cm)
+	return cm
 }
 
 // Delete deletes a ConfigMap, and waits until the watch shows it.

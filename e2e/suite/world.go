@@ -121,7 +121,12 @@ func (w *World) StopAtEnd(p *shipped.Process) {
 		default:
 			w.Stop(p)
 		}
-		w.expectShortLines(p.Log())
+		for line := range strings.Lines(p.Log()) {
+			if len(line) > maxLine {
+				w.Errorf("a line of the log has %d bytes, want %d at most: %s…", len(line), maxLine, line[:maxLine/4])
+				break
+			}
+		}
 		if w.Failed() {
 			w.Logf("the controller printed:\n%s", cluster.LastLines(p.Log(), 60))
 		}
@@ -130,17 +135,6 @@ func (w *World) StopAtEnd(p *shipped.Process) {
 
 // maxLine bounds a line of the log, in bytes: tenants write parts of it, and the platform stores it.
 const maxLine = 4 << 10
-
-// expectShortLines fails the test if a line of the log is longer than maxLine.
-func (w *World) expectShortLines(log string) {
-	w.Helper()
-	for line := range strings.Lines(log) {
-		if len(line) > maxLine {
-			w.Errorf("a line of the log has %d bytes, want %d at most: %s…", len(line), maxLine, line[:maxLine/4])
-			return
-		}
-	}
-}
 
 // Stop stops a controller, which has to end with exit code 0.
 func (w *World) Stop(p *shipped.Process) {
