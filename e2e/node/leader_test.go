@@ -25,21 +25,31 @@ func TestLeaderGoes(t *testing.T) {
 		replicas int
 		times    int
 		limit    time.Duration
-		stop     func(*world, corev1.Pod)
+		stop     func(w *world, leader corev1.Pod)
 	}{
-		{"the only replica stands still, and the kubelet restarts it", 1, 1, 60 * time.Second, (*world).standStill},
-		{"the leader's Pod is deleted", 2, graceful, 5 * time.Second, (*world).deletePod},
-		{"the leader is killed", 2, 2, 25 * time.Second, (*world).kill},
-		{"a rollout", 2, 2, 5 * time.Second, (*world).rollOut},
+		{"the only replica stands still, and the kubelet restarts it", 1, 1, 60 * time.Second, send(syscall.SIGSTOP)},
+		{"the leader's Pod is deleted", 2, graceful, 5 * time.Second, func(w *world, leader corev1.Pod) {
+			w.sh("kubectl -n mirror-system delete pod " + leader.Name)
+		}},
+		{"the leader is killed", 2, 2, 25 * time.Second, send(syscall.SIGKILL)},
+		{"a rollout", 2, 2, 5 * time.Second, func(w *world, _ corev1.Pod) {
+			w.sh("kubectl -n mirror-system rollout restart deployment/mirror-controller")
+		}},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			w := newWorld(t)
 			w.install(c.replicas)
 			var longest time.Duration
 			for range c.times {
-				leader, _ := w.leader()
+				leader, old := w.leader()
 				longest = max(longest, w.longestGap(func() {
 					c.stop(w, leader)
+					w.until("another leader than "+old, func() error { // of another Pod, or of this one, started again
+						if _, holder := w.leader(); holder == old {
+							return errors.New("it is still the leader")
+						}
+						return nil
+					})
 					w.waitRolledOut()
 				}))
 			}
@@ -48,41 +58,12 @@ func TestLeaderGoes(t *testing.T) {
 	}
 }
 
-func (w *world) standStill(leader corev1.Pod) {
-	w.untilOtherLeads(func() { w.signal(leader, syscall.SIGSTOP) })
-}
-
-func (w *world) kill(leader corev1.Pod) {
-	w.untilOtherLeads(func() { w.signal(leader, syscall.SIGKILL) })
-}
-
-func (w *world) deletePod(leader corev1.Pod) {
-	w.untilOtherLeads(func() { w.sh("kubectl -n mirror-system delete pod " + leader.Name) })
-}
-
-func (w *world) rollOut(corev1.Pod) {
-	w.sh("kubectl -n mirror-system rollout restart deployment/mirror-controller")
-}
-
-// untilOtherLeads does something, and waits until another process leads: that of another Pod, or of the same Pod when
-// it has started again.
-func (w *world) untilOtherLeads(do func()) {
-	w.Helper()
-	_, old := w.leader()
-	do()
-	w.until("another leader than "+old, func() error {
-		if _, holder := w.leader(); holder == old {
-			return errors.New("it is still the leader")
+// send returns what sends a signal to the controller in a Pod.
+func send(sig syscall.Signal) func(*world, corev1.Pod) {
+	return func(w *world, pod corev1.Pod) {
+		if err := cluster.Kill(w.process(pod), sig); err != nil {
+			w.Fatal(err)
 		}
-		return nil
-	})
-}
-
-// signal sends a signal to the controller in a Pod.
-func (w *world) signal(pod corev1.Pod, sig syscall.Signal) {
-	w.Helper()
-	if err := cluster.Kill(w.process(pod), sig); err != nil {
-		w.Fatal(err)
 	}
 }
 

@@ -1,9 +1,31 @@
+// Package node brings up a Kubernetes node on this machine, for the tests beside it: kubelet, containerd and runc run
+// the image of the controller, as the shipped Deployment asks for it. There is no Docker, and nothing is downloaded.
+//
+//	node.Enter(ctx) // first thing in main: a network of its own
+//	n, err := node.Start(ctx, repository, image)
+//	defer n.Stop()
+//
+// # What keeps it apart
+//
+// The tests run in a network namespace of their own, so all addresses are theirs. The node runs in a process and a
+// mount namespace besides. Process 1 in there, a shell, mounts an empty /run, and folders of the node's own at
+// /var/lib and /var/log. So every program has its usual paths, and no file, mount, bridge or process of the node is one
+// of the machine's, nor is a setting of the kernel.
+//
+// When the tests end, for whatever reason, cluster.Folder kills process 1, the kernel kills the rest of the node, and
+// then the folder and the cgroups are removed.
+//
+// # The network
+//
+// The API server listens on the address of its Service, 10.96.0.1:443, which is one of this network's own. So Pods
+// find it without kube-proxy, and without a rule of iptables. There is no DNS, and nobody enforces a NetworkPolicy.
 package node
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
@@ -12,7 +34,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/programs"
@@ -45,22 +66,14 @@ func Start(ctx context.Context, repository, image string) (*Node, error) {
 	if err := n.configure(); err != nil {
 		return n, err
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", n.kubeconfig(admin))
-	if err != nil {
-		return n, err
-	}
-	config.QPS = -1
-	if n.client, err = kubernetes.NewForConfig(config); err != nil {
-		return n, err
-	}
 	archives, err := images(ctx, repository, image, folder)
 	if err != nil {
 		return n, err
 	}
-	if err := n.powerOn(ctx, archives); err != nil {
-		return n, errors.Join(err, folder.LogTails())
+	if err = n.powerOn(ctx, archives); err != nil {
+		err = errors.Join(err, folder.LogTails())
 	}
-	return n, nil
+	return n, err
 }
 
 // Stop ends the node as a power cut would, and removes all of it.
@@ -144,3 +157,31 @@ func (n *Node) ready(ctx context.Context) error {
 	_, err = n.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 	return err
 }
+
+// images builds the image of the controller under that name, by the last stage of its Dockerfile, and that of the pause
+// container. It returns their archives. repository is the folder of the Makefile.
+func images(ctx context.Context, repository, image string, folder *cluster.Folder) ([]string, error) {
+	dir := folder.File("images")
+	archives := []string{dir + "/controller.tar", dir + "/pause.tar"}
+	for _, args := range [][]string{
+		{"make", "-C", repository, "image-prebuilt", "BUILDER=buildah", "IMAGE=" + image},
+		{"env", "CGO_ENABLED=0", "go", "build", "-buildvcs=false", "-o", dir + "/pause", "./pause"},
+		{"buildah", "build", "--quiet", "--tag", pauseImage, dir},
+		{"buildah", "push", "--quiet", image, "docker-archive:" + archives[0] + ":" + image},
+		{"buildah", "push", "--quiet", pauseImage, "docker-archive:" + archives[1] + ":" + pauseImage},
+	} {
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		// A store of its own. Chroot and plain folders work where this runs in a container itself.
+		cmd.Env = append(os.Environ(), folder.Mark(),
+			"CONTAINERS_STORAGE_CONF="+folder.File("images", "storage.conf"), "STORAGE_DRIVER=vfs", "BUILDAH_ISOLATION=chroot")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%v: %w: %s", args, err, out)
+		}
+	}
+	return archives, nil
+}
+
+const pauseDockerfile = "FROM scratch\nCOPY pause /\nENTRYPOINT [\"/pause\"]\n"
+
+// storageConfig has two folders, for images and for what is running.
+const storageConfig = "[storage]\ndriver = \"vfs\"\ngraphroot = %q\nrunroot = %q\n"
