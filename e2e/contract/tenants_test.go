@@ -8,7 +8,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,19 +64,19 @@ func TestC47MemoryIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := suite.New(t, "a", "b", "tenant")
 			p := startAsShipped(w)
-			expectMirroring(w)
+			w.Settle(w.NS("a"), w.NS("b"))
 			for _, object := range c.objects {
 				fill(w, c.n, func(i int) client.Object { return object(w, i) })
 			}
 			for i := 0; i < c.n && c.starts == nil; i++ {
 				w.WaitGone(forged(i), w.NS("tenant"))
 			}
-			expectMirroring(w) // one watch shows all in order: it has seen the others
+			w.Settle(w.NS("a"), w.NS("b")) // one watch shows all in order: it has seen the others
 			expectBounded(w, "while they came", p, maxMemory)
 			w.Stop(p)
 			for stream, most := range c.starts {
 				p := startAsShipped(w, "KUBE_FEATURE_WatchListClient="+stream)
-				expectMirroring(w)
+				w.Settle(w.NS("a"), w.NS("b"))
 				expectBounded(w, "started with them, stream "+stream, p, most)
 				w.Stop(p)
 			}
@@ -157,15 +156,6 @@ func startAsShipped(w *suite.World, env ...string) *shipped.Process {
 		Args: []string{"--health-probe-bind-address=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0"}})
 }
 
-// expectedSources counts the sources of expectMirroring.
-var expectedSources atomic.Int32
-
-// expectMirroring waits until the copies of a new source are in the namespaces a and b.
-func expectMirroring(w *suite.World) {
-	w.Helper()
-	w.WaitInSync(w.CreateSource(w.Home, fmt.Sprint("settings-", expectedSources.Add(1))), w.NS("a"), w.NS("b"))
-}
-
 // expectBounded fails the test if the controller has, or had, too much in memory. most is in MiB.
 func expectBounded(w *suite.World, when string, p *shipped.Process, most int) {
 	w.Helper()
@@ -210,7 +200,7 @@ func TestC47HostileConnections(t *testing.T) {
 			w.Until("a probe beside "+what, func() error { return w.Probe(p, path) })
 		}
 		expectBounded(w, "beside them", p, maxMemory)
-		expectMirroring(w)
+		w.Settle(w.NS("a"), w.NS("b"))
 		for _, conn := range conns {
 			_ = conn.Close()
 		}

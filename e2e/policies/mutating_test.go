@@ -1,7 +1,6 @@
 package policies
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -43,55 +42,46 @@ func stampConfigMaps(w *suite.World) {
 		const lift = "kubectl delete mutatingadmissionpolicy,mutatingadmissionpolicybinding stamp-WORLD"
 		w.CleanUp(w.Cluster.Shell(w.Background(), ofWorld.Replace(lift)).Run())
 	})
-	w.Until("the policy is in force", func() error {
+	w.Await("the policy is in force", func() bool {
 		cm, err := w.Admin.CoreV1().ConfigMaps(w.Home).Create(w.Context(), suite.ConfigMap(w.Home, "probe"), dryCreate)
-		if err == nil && cm.Labels[stamp] == "" {
-			err = errors.New("no label is added")
-		}
-		return err
+		return err == nil && cm.Labels[stamp] != ""
 	})
 }
 
-// TestC78MutatingPolicy has a policy of the cluster add a label to each ConfigMap. The shipped policies let the
-// controller create, update and repair copies all the same, and it does not fight for the label.
+// TestC78MutatingPolicy has a policy of the cluster add a label to each ConfigMap, from the creation of one source and
+// later than that of another. The shipped policies let the controller create, update and repair copies all the same, and
+// it does not fight for the label.
 func TestC78MutatingPolicy(t *testing.T) {
 	t.Parallel()
-	for name, fromTheStart := range map[string]bool{"from the start": true, "later": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := suite.New(t, "a", "b")
-			if v, err := w.Admin.Discovery().ServerVersion(); err == nil && v.Minor == "35" {
-				t.Skip("Kubernetes 1.35 has no MutatingAdmissionPolicy by default")
+	w := suite.New(t, "a", "b")
+	if v, err := w.Admin.Discovery().ServerVersion(); err == nil && v.Minor == "35" {
+		t.Skip("Kubernetes 1.35 has no MutatingAdmissionPolicy by default")
+	}
+	a, b := w.NS("a"), w.NS("b")
+	w.Start()
+	w.WaitInSync(w.CreateSource(w.Home, "later"), a, b)
+	stampConfigMaps(w)
+	w.WaitInSync(w.CreateSource(w.Home, "from-the-start"), a, b)
+	for _, name := range []string{"later", "from-the-start"} {
+		source := w.Edit(w.Home, name, suite.WithKey("key", "two"))
+		w.WaitInSync(source, a, b)
+		for _, damage := range []suite.Option{suite.WithKey("key", "edited"), suite.WithoutLabel(w.Label)} {
+			w.Edit(a, name, damage)
+			w.WaitInSync(source, a)
+		}
+		w.Delete(b, name)
+		w.WaitInSync(source, a, b)
+		w.ExpectQuiet(name, a, b)
+		for _, cm := range w.Copies(name, a, b) {
+			if cm.Labels[stamp] == "" {
+				t.Errorf("the copy in %s lacks the label of the policy", cm.Namespace)
 			}
-			a, b := w.NS("a"), w.NS("b")
-			if fromTheStart {
-				stampConfigMaps(w)
+		}
+		w.WaitEvent(w.Home, name, plan.ReasonMirrored)
+		for reason, n := range w.Reasons(w.Home, name) {
+			if reason != plan.ReasonMirrored {
+				t.Errorf("%s was reported %d times", reason, n)
 			}
-			w.Start()
-			w.WaitInSync(w.CreateSource(w.Home, "settings"), a, b)
-			if !fromTheStart {
-				stampConfigMaps(w)
-			}
-			source := w.Edit(w.Home, "settings", suite.WithKey("key", "two"))
-			w.WaitInSync(source, a, b)
-			for _, damage := range []suite.Option{suite.WithKey("key", "edited"), suite.WithoutLabel(w.Label)} {
-				w.Edit(a, "settings", damage)
-				w.WaitInSync(source, a)
-			}
-			w.Delete(b, "settings")
-			w.WaitInSync(source, a, b)
-			w.ExpectQuiet("settings", a, b)
-			for _, cm := range w.Copies("settings", a, b) {
-				if cm.Labels[stamp] == "" {
-					t.Errorf("the copy in %s lacks the label of the policy", cm.Namespace)
-				}
-			}
-			w.WaitEvent(w.Home, "settings", plan.ReasonMirrored)
-			for reason, n := range w.Reasons(w.Home, "settings") {
-				if reason != plan.ReasonMirrored {
-					t.Errorf("%s was reported %d times", reason, n)
-				}
-			}
-		})
+		}
 	}
 }

@@ -2,10 +2,12 @@ package policies
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,6 +78,8 @@ kubectl create rolebinding by-name -n platform --role=by-name --user=by-name
 
 // holders are the users who hold the verb mirror, and a namespace where they do.
 var holders = map[string]string{publisher: platform, elsewhere: teamA, byName: platform, operator: platform}
+
+func TestMain(m *testing.M) { suite.Main(m) }
 
 // New starts a cluster with the namespaces and the users. Its world has the shipped label and instance.
 func New(t *testing.T) *Policed {
@@ -216,4 +220,29 @@ func (w *Policed) expectNoWarnings() {
 		}
 		return nil
 	})
+}
+
+// TestPodIsRestricted asks the API server to take the Pod of the shipped Deployment into the shipped namespace, which
+// enforces the Pod Security Standard restricted, and one as root.
+func TestPodIsRestricted(t *testing.T) {
+	t.Parallel()
+	site := suite.Shared(t)
+	create := func(change func(*corev1.SecurityContext)) error {
+		deployment, err := site.Installed.Manifests.Deployment()
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := deployment.Spec.Template.Spec
+		change(spec.Containers[0].SecurityContext)
+		_, err = site.Admin.CoreV1().Pods(deployment.Namespace).Create(t.Context(),
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}, Spec: spec}, dryCreate)
+		return err
+	}
+	if err := create(func(*corev1.SecurityContext) {}); err != nil {
+		t.Error(err)
+	}
+	err := create(func(c *corev1.SecurityContext) { c.RunAsUser = new(int64(0)) })
+	if !strings.Contains(fmt.Sprint(err), `violates PodSecurity "restricted`) {
+		t.Errorf("got error %v, want that root violates restricted", err)
+	}
 }

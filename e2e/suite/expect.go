@@ -154,18 +154,6 @@ func (w *World) Reasons(namespace, name string) map[string]int {
 	return out
 }
 
-// WaitReasons waits until there are exactly these events about the ConfigMap, each so many times. The controller writes
-// an event of one reason up to ten seconds after the one before.
-func (w *World) WaitReasons(namespace, name string, want map[string]int) {
-	w.Helper()
-	w.Until("the events on "+namespace+"/"+name, func() error {
-		if got := w.Reasons(namespace, name); !maps.Equal(got, want) {
-			return fmt.Errorf("there are %v, want %v", got, want)
-		}
-		return nil
-	})
-}
-
 // Settle waits until the controller has handled all earlier changes. It creates a source for the namespaces, waits for
 // the copy in each of them, which the controller reconciles in the order of events, and deletes the source again. No
 // other source of the world may be waiting for its copies.
