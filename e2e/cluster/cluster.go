@@ -60,7 +60,6 @@ type Cluster struct {
 	options Options
 	plane   *envtest.ControlPlane
 	manager *Process // of the controller manager
-	audit   AuditLog
 	logs    map[string]*os.File
 
 	admin           *rest.Config
@@ -103,25 +102,22 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 
 // start lays out the folder and starts one program after the other.
 func (c *Cluster) start(ctx context.Context) error {
+	var errs []error
 	for _, name := range []string{"bin", "etcd", "apiserver", "kubeconfigs"} {
-		if err := os.Mkdir(c.folder.File(name), 0o700); err != nil {
-			return err
-		}
+		errs = append(errs, os.Mkdir(c.folder.File(name), 0o700))
 	}
 	for _, name := range programs.ControlPlane {
-		var err error
-		if c.logs[name], err = c.folder.OpenLog(name); err != nil {
-			return err
-		}
+		log, err := c.folder.OpenLog(name)
+		c.logs[name], errs = log, append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	if err := c.startPlane(); err != nil {
 		return err
 	}
-	if err := c.addAdmin(); err != nil {
+	if err := c.addAdmin(); err != nil || c.options.Bare {
 		return err
-	}
-	if c.options.Bare {
-		return nil
 	}
 	if err := c.startManager(); err != nil {
 		return err
@@ -175,4 +171,4 @@ func CreateNamespaces(ctx context.Context, client kubernetes.Interface, names ..
 }
 
 // Audit returns the API server's audit log.
-func (c *Cluster) Audit() AuditLog { return c.audit }
+func (c *Cluster) Audit() AuditLog { return AuditLog(c.folder.File("audit.log")) }

@@ -40,7 +40,7 @@ func (c *Cluster) startPlane() (err error) {
 func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 	etcd, errEtcd := c.wrap(Etcd)
 	apiServer, errServer := c.wrap(APIServer)
-	policyFile, auditLog := c.folder.File("audit-policy.json"), c.folder.File("audit.log")
+	policyFile, auditLog := c.folder.File("audit-policy.json"), string(c.Audit())
 	level, compaction := auditv1.LevelMetadata, "5m"
 	if c.options.Recorded {
 		level, compaction = auditv1.LevelRequestResponse, "0"
@@ -80,7 +80,6 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 		Set("audit-log-mode", "blocking").
 		// Megabytes before the log is rotated away under its reader: never.
 		Set("audit-log-maxsize", "1000000")
-	c.audit = AuditLog(auditLog)
 	return plane, nil
 }
 
