@@ -63,8 +63,8 @@ func (c *Controller) added(t *testing.T) (names, keys []string) {
 	return names, keys
 }
 
-// TestKeysThatEventsAdd is the table of the handlers of ConfigMaps. The caches hold the source platform/settings and its
-// copy in team-a.
+// TestKeysThatEventsAdd is the table of the handlers of ConfigMaps. The caches hold the source platform/settings and
+// its copy in team-a.
 func TestKeysThatEventsAdd(t *testing.T) {
 	rules := teamRules()
 	source := sourceIn("platform")

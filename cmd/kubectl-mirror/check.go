@@ -217,8 +217,8 @@ func (k *checker) probeConfined(ctx context.Context) line {
 		ok("policies refuse the controller to create "+aConfigMap+", and "+anEvent))
 }
 
-// refusedAsConfined reports whether err is the refusal of the policy in deploy/components/admission/confined, whatever a
-// kustomization adds to its name.
+// refusedAsConfined reports whether err is the refusal of the policy in deploy/components/admission/confined, whatever
+// a kustomization adds to its name.
 func refusedAsConfined(err error) bool {
 	byPolicy, _ := regexp.MatchString(`ValidatingAdmissionPolicy '[^']*confined[^']*'`, err.Error())
 	return byPolicy && apierrors.IsForbidden(err)
@@ -276,11 +276,11 @@ func (k *checker) bound(part, does, component string) func(context.Context) line
 // probeProtected asks, by dry-run and as the user, to delete a copy: only the policy refuses that to an admin. If RBAC
 // refuses it, or there is no copy, the binding of the policy has to do.
 func (k *checker) probeProtected(ctx context.Context) line {
-	o := metav1.ListOptions{LabelSelector: k.Rules.Label() + "=" + plan.CopyValue, Limit: 10}
-	copies, _ := k.as.CoreV1().ConfigMaps("").List(ctx, o)
+	some := metav1.ListOptions{LabelSelector: k.Rules.Label() + "=" + plan.CopyValue, Limit: 10}
+	copies, _ := k.as.CoreV1().ConfigMaps("").List(ctx, some)
 	for _, cm := range copies.Items {
-		at := k.Client.CoreV1().ConfigMaps(cm.Namespace)
-		if _, ours := k.Rules.SourceOf(&cm); ours && at.Delete(ctx, cm.Name, metav1.DeleteOptions{DryRun: dryRun.DryRun}) == nil {
+		at, o := k.Client.CoreV1().ConfigMaps(cm.Namespace), metav1.DeleteOptions{DryRun: dryRun.DryRun}
+		if _, ours := k.Rules.SourceOf(&cm); ours && at.Delete(ctx, cm.Name, o) == nil {
 			return todo("the API server would let you delete copy " + cm.Namespace + "/" + cm.Name +
 				": install deploy/components/protect-copies again")
 		}

@@ -62,8 +62,8 @@ func (o *options) bind() *cliflag.NamedFlagSets {
 	logging := sections.FlagSet("Logging flags")
 	logging.StringVar(&o.logging.Format, "logging-format", o.logging.Format, "Log format on stderr: text or json.")
 	logging.VarP(logsapi.VerbosityLevelPflag(&o.logging.Verbosity), "v", "v",
-		"Log verbosity. 0: what an operator needs; 2: each write; 4: each decision; 6: each request; 7 and more: also headers. "+
-			"Never data.")
+		"Log verbosity. 0: what an operator needs; 2: each write; 4: each decision; 6: each request; 7 and more: also "+
+			"headers. Never data.")
 
 	other := sections.FlagSet("Other flags")
 	other.BoolVar(&o.version, "version", false, "Print the version and exit.")

@@ -70,7 +70,8 @@ func found(t *testing.T, file, pattern string) (all []string) {
 }
 
 // rare are flags that hardly anybody needs: the reference has them below its list, and --help explains them.
-var rare = regexp.MustCompile(`^(concurrent-.*|resync-period|context|kubeconfig|leader-elect-.*|profiling|help|version)$`)
+var rare = regexp.MustCompile(
+	`^(concurrent-.*|resync-period|context|kubeconfig|leader-elect-.*|profiling|help|version)$`)
 
 // flagList is the list of the flags, in the order and the words of the help text, and of those that are rare.
 func flagList() string {

@@ -149,8 +149,8 @@ func (c *Cluster) Dir() string { return c.folder.Path }
 
 func (c *Cluster) program(name string) string { return filepath.Join(c.bin, name) }
 
-// Kubectl returns the path of a kubectl of the cluster's version, and builds it where it is not built yet: most clusters
-// need none. When that fails, standard error has the reason, and the path leads to nothing.
+// Kubectl returns the path of a kubectl of the cluster's version, and builds it where it is not built yet: most
+// clusters need none. When that fails, standard error has the reason, and the path leads to nothing.
 func (c *Cluster) Kubectl() string {
 	if _, err := programs.Build(context.Background(), Kubectl); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -23,9 +23,9 @@ import (
 
 func TestMain(m *testing.M) { suite.Main(m) }
 
-// TestEachKindOfWrite has the controller do all that it can do, once as it is and once without WatchList, whose fallback
-// lists. The API server and the policies take each write, and there is no other write to a copy. By the audit log it is
-// refused nothing, and no permission of the shipped roles is idle. Cases C12, C19 and C22.
+// TestEachKindOfWrite has the controller do all that it can do, once as it is and once without WatchList, whose
+// fallback lists. The API server and the policies take each write, and there is no other write to a copy. By the audit
+// log it is refused nothing, and no permission of the shipped roles is idle. Cases C12, C19 and C22.
 func TestEachKindOfWrite(t *testing.T) {
 	t.Parallel()
 	var requests []cluster.Event

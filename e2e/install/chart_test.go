@@ -123,7 +123,8 @@ func (w *charted) testAsTheChart() {
 	if err := errors.Join(err1, err2); err != nil || len(pods) != 1 {
 		w.Fatalf("%d Pods: %v", len(pods), err)
 	}
-	if got, want := w.advice("Check the installation"), "  helm test "+w.Namespace+" --namespace "+w.Namespace; got != want {
+	want := "  helm test " + w.Namespace + " --namespace " + w.Namespace
+	if got := w.advice("Check the installation"); got != want {
 		w.Errorf("the notes have %q, want %q", got, want)
 	}
 	pod := pods[0].Spec

@@ -69,8 +69,8 @@ func TestDrain(t *testing.T) {
 }
 
 // TestInstall installs install.yaml as a user would. The controller is ready, with no permissions on the node and with
-// what a Pod gets to know of its cluster, and the policies confine it. Its metrics are behind the Service, the command of
-// an alert shows them, and kubectl mirror check finds nothing to do.
+// what a Pod gets to know of its cluster, and the policies confine it. Its metrics are behind the Service, the command
+// of an alert shows them, and kubectl mirror check finds nothing to do.
 func TestInstall(t *testing.T) {
 	w := newWorld(t)
 	began := time.Now()

@@ -51,19 +51,19 @@ func TestKubectlCheck(t *testing.T) {
 	(&user{w: w.World, kubeconfig: kubeconfig}).says(2, "check", "choose one with --controller")
 
 	w.report(0)
-	admin.says(1, "check", "controller  to do  Deployment mirror-system/mirror-controller: 0 of 1 replicas are ready, image ",
+	admin.says(1, "check", "controller  to do  Deployment mirror-system/mirror-controller: 0 of 1 replicas are ready, ",
 		"; Lease mirror-system/mirror-controller: mirror-controller-")
 	admin.says(0, "status -A", "!No controller runs") // it holds the Lease
 	w.report(1)
 
 	// A flag was changed, and its annotation was not: writes are refused.
 	w.allow("dev-")
+	const differs = "settings  to do  the annotations of ClusterRoleBinding mirror-controller differ from the flags: "
 	const follow = ": have the annotations of the ClusterRoleBinding follow the arguments: see deploy/docs/policies.md"
-	admin.until(1, "check", `probe/copy  to do  configmaps "mirror-controller-check" is forbidden: ValidatingAdmissionPolicy `,
+	admin.until(1, "check", `probe/copy  to do  configmaps "mirror-controller-check" is forbidden: ValidatingAdmission`,
 		`mirror-controller may only write to namespaces starting with "dev-" that are not excluded and have not opted out: `+
 			"team-a is not one of them ", follow,
-		"settings  to do  the annotations of ClusterRoleBinding mirror-controller differ from the flags: namespace-prefix is "+
-			`"dev-", and the flag "team-,dev-"`+follow, "4 ok, 2 to do, 0 not checked")
+		differs+`namespace-prefix is "dev-", and the flag "team-,dev-"`+follow, "4 ok, 2 to do, 0 not checked")
 	source := w.CreateSource(w.Home, "settings")
 	w.WaitEvent(w.Home, "settings", plan.ReasonWriteFailed)
 	admin.says(1, "status platform/settings", "WriteFailed: ", "may only write to namespaces", "Fix the cause; ")
@@ -74,15 +74,14 @@ func TestKubectlCheck(t *testing.T) {
 
 	// An annotation that allows more than the flags does not go unnoticed.
 	w.allow(w.Prefix + ",dev-," + w.Home)
-	admin.until(1, "check", "settings  to do  the annotations of ClusterRoleBinding mirror-controller differ from the flags: "+
-		`namespace-prefix is "team-,dev-,platform", and the flag "team-,dev-"`)
+	admin.until(1, "check", differs+`namespace-prefix is "team-,dev-,platform", and the flag "team-,dev-"`)
 	w.allow(w.Prefix + ",dev-")
 
 	policies.Sh(w.World, "kubectl patch clusterrole "+w.FullName+" --type=json --patch='"+
 		`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "update", "delete"]}]'`)
 	w.Stop(p)
 	admin.until(1, "check", "system:serviceaccount:mirror-system:mirror-controller may not patch configmaps: grant",
-		"permissions  to do  ", "; Lease mirror-system/mirror-controller: nobody holds it: kubectl -n mirror-system describe deployment ")
+		"permissions  to do  ", "; Lease mirror-system/mirror-controller: nobody holds it: kubectl -n mirror-system ")
 	policies.Sh(w.World, "kubectl label clusterrolebinding "+w.FullName+" "+suite.InstallationLabel+"-")
 	admin.until(1, "check", "probe/confined  to do  the API server would let the controller create any ConfigMap ",
 		"settings  to do  no ClusterRoleBinding ")
@@ -123,14 +122,15 @@ func TestKubectlCheckOfCronJob(t *testing.T) {
 	admin, protect := w.as(w.Cluster.AdminKubeconfig()), "check --protect-copies"
 	admin.until(0, protect, "probe/protect-copies  ok  only the controller changes copies")
 	policies.Sh(w.World, "kubectl label clusterrolebinding "+w.FullName+" "+suite.InstallationLabel+"-")
-	admin.until(1, protect, "probe/protect-copies  to do  the API server would let you delete copy team-a/settings: install ")
+	admin.until(1, protect, "probe/protect-copies  to do  the API server would let you delete copy team-a/settings")
 }
 
 // TestKubectlCheckOfBase checks an installation before anything runs, with a binding whose policy is gone.
 func TestKubectlCheckOfBase(t *testing.T) {
 	t.Parallel()
 	w := suite.NewAlone(t)
-	policies.Sh(w, "kubectl apply -f - <<END\n{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, "+
+	policies.Sh(w, "kubectl apply -f - <<END\n"+
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, "+
 		"metadata: {name: gone}, spec: {policyName: the-publishers, validationActions: [Deny]}}\nEND")
 	asleep := []string{"controller  to do  Deployment mirror-system/mirror-controller: 0 of 1 replicas are ready, ",
 		"probe/copy  not probed  no namespace is a target yet"}

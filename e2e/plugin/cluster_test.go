@@ -106,8 +106,8 @@ func TestKubectlStatus(t *testing.T) {
 	w.Edit(w.Home, "frozen", suite.WithAnnotation(plan.SelectorAnnotation, "a==b==c"))
 	w.WaitEvent(w.Home, "frozen", "InvalidAnnotation")
 	viewer.prints(1, "status settings -n team-b", "team-b/settings: Blocked, 1 synced, 1 superseded\n"+
-		"Superseded: Not copied to namespace team-a: source platform/settings of the same name has precedence. A source in a "+
-		"namespace that cannot be a target comes first, then the older source. Rename one of the two.\n"+
+		"Superseded: Not copied to namespace team-a: source platform/settings of the same name has precedence. A source in "+
+		"a namespace that cannot be a target comes first, then the older source. Rename one of the two.\n"+
 		"TARGET  STATE  REASON\nteam-a  superseded  platform/settings has precedence")
 	viewer.prints(1, "status -A", shown(t, "status -A"))
 	viewer.says(2, "status configmap/other -n team-b", "no source team-b/other")
@@ -188,7 +188,7 @@ func TestKubectlPurge(t *testing.T) {
 	newPerson(w.World, "blind", lists...).says(2, "purge --yes", "cannot check that no controller runs: ")
 	w.Stop(p)
 	w.report(0)
-	w.as(newPerson(w.World, "unsure", unsure...).kubeconfig).says(2, "purge --yes", "cannot check that no controller runs: lea")
+	w.as(newPerson(w.World, "unsure", unsure...).kubeconfig).says(2, "purge --yes", "no controller runs: leases")
 	purger.prints(0, "purge --dry-run", "OPERATION  CONFIGMAP  SOURCE\ndelete  team-a/other  platform/other\n"+
 		"delete  team-a/settings  platform/settings\nIn all: delete 2.")
 	purger.says(1, "plan --instance=another", "2 copies of the installed controller are abandoned: ")

@@ -12,7 +12,7 @@ import (
 )
 
 // TestC70States is the table of the help, once by an admin, who reads the cluster, and once by a publisher, who has
-// edit in the namespace of the sources, and sees events alone. Each change is followed by a wait at once: what was reported
+// edit in the namespace of the sources, and sees events alone. Each change is followed by a wait at once: a report from
 // before the change does not count. More targets than the first page of a list has are in sync. A tenant has view in a
 // target: no command is for another namespace.
 func TestC70States(t *testing.T) {
@@ -27,7 +27,7 @@ func TestC70States(t *testing.T) {
 		publisher.says(code, command, texts...)
 	}
 	w.CreateSource(w.Home, "settings", suite.WithAnnotation(plan.PrefixAnnotation, a))
-	publisher.says(2, "status settings", "platform/settings: NotKnown\nno report in the last hour: no controller of instance ")
+	publisher.says(2, "status settings", "platform/settings: NotKnown\nno report in the last hour: no controller of ")
 	publisher.says(2, "wait settings --timeout=2s", "Timed out after 2s")
 	p := w.Start(suite.Graced(time.Hour)...)
 	arrives := func(counts string, targets ...string) {

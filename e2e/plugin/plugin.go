@@ -159,8 +159,8 @@ func (w *Installed) as(kubeconfig string) *user {
 			": " + host, ": mirror-controller-6d4cf56db6-zx8lq"}}
 }
 
-// ExpectPodChecks fails the test unless the API server takes the Pod into the namespace of the installation, and what it
-// runs finds, as its account, that all is well.
+// ExpectPodChecks fails the test unless the API server takes the Pod into the namespace of the installation, and what
+// it runs finds, as its account, that all is well.
 func (w *Installed) ExpectPodChecks(pod corev1.PodSpec) {
 	w.Helper()
 	_, refused := w.Admin.CoreV1().Pods(w.Namespace).Create(w.Context(),
@@ -172,7 +172,7 @@ func (w *Installed) ExpectPodChecks(pod corev1.PodSpec) {
 	}
 	command := strings.Join(pod.Containers[0].Args, " ")
 	for _, e := range pod.Containers[0].Env {
-		command = strings.ReplaceAll(command, "$("+e.Name+")", cmp.Or(e.Value, w.Namespace)) // the other is a field of the Pod
+		command = strings.ReplaceAll(command, "$("+e.Name+")", cmp.Or(e.Value, w.Namespace)) // else a field of the Pod
 	}
 	account := &user{w: w.World, kubeconfig: kubeconfig}
 	account.says(0, command, "probe/copy  ok", " ok, 0 to do, 0 not checked, 0 not probed.")

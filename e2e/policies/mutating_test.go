@@ -49,8 +49,8 @@ func stampConfigMaps(w *suite.World) {
 }
 
 // TestC78MutatingPolicy has a policy of the cluster add a label to each ConfigMap, from the creation of one source and
-// later than that of another. The shipped policies let the controller create, update and repair copies all the same, and
-// it does not fight for the label.
+// later than that of another. The shipped policies let the controller create, update and repair copies all the same,
+// and it does not fight for the label.
 func TestC78MutatingPolicy(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b")

@@ -49,8 +49,8 @@ func leaseNamed(name string) string {
 	return fmt.Sprintf(`{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": %q}}`, name)
 }
 
-// testEventsAndLeases sends Events and Leases as the controller. contract.TestEachKindOfWrite has those that the controller
-// sends itself.
+// testEventsAndLeases sends Events and Leases as the controller. contract.TestEachKindOfWrite has those that the
+// controller sends itself.
 func (w *Policed) testEventsAndLeases(t *testing.T) {
 	Sh(w.World, mayWriteAll)
 	client := w.as(controller).CoreV1().RESTClient().(*rest.RESTClient)

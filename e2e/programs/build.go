@@ -72,11 +72,11 @@ func build(ctx context.Context, flags, names []string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	unlock, err := lock(ctx, dir+".lock")
+	locked, err := lock(ctx, dir+".lock")
 	if err != nil {
 		return "", err
 	}
-	defer unlock()
+	defer locked.Close()
 	return dir, m.build(ctx, dir, flags, missing(dir, names))
 }
 
@@ -185,7 +185,7 @@ func (m module) ldflags() string {
 
 // lock takes the exclusive lock on a file, which the kernel gives back when this process ends, however it does. The
 // file stays: removing it would let two others lock two files of one name.
-func lock(ctx context.Context, file string) (unlock func() error, err error) {
+func lock(ctx context.Context, file string) (*os.File, error) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func lock(ctx context.Context, file string) (unlock func() error, err error) {
 	for told := false; ; told = true {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return f.Close, nil
+			return f, nil
 		}
 		if !told {
 			fmt.Fprintf(os.Stderr, "Waiting for another process, which is building the control plane: %v\n", err)

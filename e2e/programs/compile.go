@@ -18,8 +18,8 @@ import (
 // those that link them.
 const lacking = `{{if and .Stale (not .ForTest) (ne .Name "main")}}{{.ImportPath}}{{end}}`
 
-// Compile compiles into the cache of the go command what packages of the module in a folder need, and prints to standard
-// error how far it is. Before the packages may come flags of go build, and -test for what their tests need.
+// Compile compiles into the cache of the go command what packages of the module in a folder need, and prints to
+// standard error how far it is. Before the packages may come flags of go build, and -test for what their tests need.
 func Compile(ctx context.Context, folder string, packages ...string) error {
 	listed, err := goCommand(ctx, folder, append([]string{"list", "-deps", "-f", lacking}, packages...)...).Output()
 	missing := strings.Fields(string(listed))

@@ -181,8 +181,8 @@ func TestAnswersServeTogether(t *testing.T) {
 	})
 }
 
-// TestReadsThatHang end with the timeout, or when they are cut. A cut read is no answer to others. The time in the queue
-// of reads is no time of a read.
+// TestReadsThatHang end with the timeout, or when they are cut. A cut read is no answer to others. The time in the
+// queue of reads is no time of a read.
 func TestReadsThatHang(t *testing.T) {
 	read(t, func(t *testing.T, r reader) {
 		r.server.Hook(func(h *apitest.Hooks) {

@@ -134,9 +134,10 @@ func TestTextsSayWhatToDo(t *testing.T) {
 	frozen := plan.Unclaimed{Rule: plan.ExcludedByPrefix, Annotation: `namespace-prefix="x"`}
 	s.Expire(frozen, false, "team-z", now.Add(2*time.Hour))
 	for reason, want := range map[string]string{
-		plan.ReasonForeign: "Not copied to namespace team-b: another source is there. Remove what is in the way, or rename one of the two. " +
-			"Not copied to 2 namespaces (team-a, team-c): a foreign ConfigMap is there. Delete or rename it, or hand it over, " +
-			"which REPLACES ITS DATA: kubectl annotate -n team-a configmap settings mirror-controller.github.io/adopt=true",
+		plan.ReasonForeign: "Not copied to namespace team-b: another source is there. Remove what is in the way, or " +
+			"rename one of the two. Not copied to 2 namespaces (team-a, team-c): a foreign ConfigMap is there. Delete or " +
+			"rename it, or hand it over, which REPLACES ITS DATA: kubectl annotate -n team-a configmap " +
+			"settings mirror-controller.github.io/adopt=true",
 		plan.ReasonWriteFailed: "Out of sync in namespace team-a: " + strings.Repeat("x", 597) + "…. Fix the cause; the " +
 			"controller retries at least once a minute.",
 		plan.ReasonFight: "Another client keeps modifying or deleting the copy in namespace team-a; repairs wait for " +

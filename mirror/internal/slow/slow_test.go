@@ -107,7 +107,8 @@ func (q calls) turn(pace slow.Pace, took ...time.Duration) (back []types.Namespa
 func TestOrdinaryCallIsCut(t *testing.T) {
 	type call = func(*slow.Queue, context.Context, types.UID, slow.Pace, func(context.Context) error) error
 	read, write := (*slow.Queue).Read, (*slow.Queue).Write
-	broken := func(q *slow.Queue, ctx context.Context, uid types.UID, pace slow.Pace, _ func(context.Context) error) error {
+	broken := func(q *slow.Queue, ctx context.Context, uid types.UID, pace slow.Pace,
+		_ func(context.Context) error) error {
 		return q.Write(ctx, uid, pace, takes(10*ms, errBroken))
 	}
 	for name, tc := range map[string]struct {
@@ -199,8 +200,8 @@ func TestAverage(t *testing.T) {
 	}
 }
 
-// TestSecondChance: where the last write was quick, a namespace is slow after two ordinary writes in a row that took too
-// long, if another ordinary call was answered between, or after ten seconds. Elsewhere it is slow after one.
+// TestSecondChance: where the last write was quick, a namespace is slow after two ordinary writes in a row that took
+// too long, if another ordinary call was answered between, or after ten seconds. Elsewhere it is slow after one.
 func TestSecondChance(t *testing.T) {
 	type steps = []func(calls)
 	hangs := func(q calls) { q.hang("a", slow.Ordinary) }
