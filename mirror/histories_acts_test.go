@@ -357,7 +357,7 @@ func (h *history) restore() string {
 	if at.Before(h.began.Add(time.Second)) || time.Since(h.watchEnded) < time.Minute { // client-go must hear of it
 		return "nothing"
 	}
-	h.restored, h.watchEnded = true, time.Now()
+	h.watchEnds(true)
 	h.ConfigMaps.Restore(at)
 	h.Namespaces.Restore(at)
 	return fmt.Sprint("of ", at.Sub(h.began))
@@ -507,17 +507,26 @@ func (h *history) beLate() string {
 		lags[pick(h, late...)] = pick(h, times[1:]...)
 	}
 	lags["reads"] = pick(h, 0, 0, 0, time.Second, 6*time.Second, 20*time.Second)
+	h.mu.Lock()
 	h.latestWatch = max(h.latestWatch, lags["configmaps"], lags["namespaces"])
+	h.mu.Unlock()
 	h.latest = max(h.latest, lags["requests"]+lags["answers"]+lags["reads"])
 	h.with(func(now *faults) { now.lags = lags })
 	return fmt.Sprint(lags)
+}
+
+// watchEnds records that a watch ends now, perhaps by a restore.
+func (h *history) watchEnds(restored bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watchEnded, h.restored = time.Now(), h.restored || restored
 }
 
 func (h *history) endWatch() string {
 	if h.watchEnded.Equal(time.Now()) { // by a restore, which client-go must hear of: it does not list otherwise
 		return "nothing"
 	}
-	h.watchEnded = time.Now()
+	h.watchEnds(false)
 	n := h.IntN(4)
 	[]func(){h.ConfigMaps.Expire, h.Namespaces.Expire, h.ConfigMaps.Break, h.Namespaces.Break}[n]()
 	return []string{"of ConfigMaps with 410", "of namespaces with 410", "of ConfigMaps", "of namespaces"}[n]

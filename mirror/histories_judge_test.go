@@ -476,12 +476,12 @@ func (h *history) judgeMirrored(flags *Options, e remark) {
 		return
 	}
 	present, synced, held, blocked := e.reported(s, flags)
-	unseen := h.unseen()
+	unseen, restored := h.unseen()
 	lately := h.changedSince(unseen)
 	have, lacks, targets, unsure := 0, []key{}, 0, 0
 	for k := range lately {
 		cm := w.configMaps[k]
-		if !present || k == e.about && h.restored || k.Name == s.Name && k != e.about &&
+		if !present || k == e.about && restored || k.Name == s.Name && k != e.about &&
 			(cm == nil || w.asksToBeMirrored(cm)) && h.wasSource(k, unseen) {
 			return
 		}
@@ -513,12 +513,15 @@ func (h *history) judgeMirrored(flags *Options, e remark) {
 }
 
 // unseen returns how long a change may last that a controller does not act on: the next fan-out waits for a runGap.
-func (h *history) unseen() time.Duration {
-	unseen := 2*runGap + 2*h.latestWatch + 30*h.latestDelay
+// And it reports whether there was a restore.
+func (h *history) unseen() (unseen time.Duration, restored bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	unseen = 2*runGap + 2*h.latestWatch + 30*h.latestDelay
 	if time.Since(h.watchEnded) < 10*time.Minute {
 		unseen += time.Minute // client-go waits before it watches again
 	}
-	return unseen
+	return unseen, h.restored
 }
 
 // wasSource reports whether a ConfigMap was a source within this time.
