@@ -226,7 +226,10 @@ func (h *history) recreateNamespace() string {
 	h.removals.Go(func() {
 		h.Terminate(name)
 		time.Sleep(holds)
-		for !h.Finalize(name) && h.now(h.options).namespaces[name] != nil { // a restore may have it gone
+		for !h.Finalize(name) {
+			if _, err := h.Namespaces.Get(key{Name: name}); err != nil { // a restore had it gone
+				break
+			}
 			time.Sleep(10 * time.Second)
 			for _, of := range historyNames {
 				h.change(key{Namespace: name, Name: of}, withoutFinalizers)
