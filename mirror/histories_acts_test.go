@@ -360,7 +360,7 @@ func (h *history) restore() string {
 	if at.Before(h.began.Add(time.Second)) || time.Since(h.watchEnded) < time.Minute { // client-go must hear of it
 		return "nothing"
 	}
-	h.watchEnds(true)
+	h.watchEnds(time.Now())
 	h.ConfigMaps.Restore(at)
 	h.Namespaces.Restore(at)
 	return fmt.Sprint("of ", at.Sub(h.began))
@@ -519,17 +519,17 @@ func (h *history) beLate() string {
 }
 
 // watchEnds records that a watch ends now, perhaps by a restore.
-func (h *history) watchEnds(restored bool) {
+func (h *history) watchEnds(restores ...time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.watchEnded, h.restored = time.Now(), h.restored || restored
+	h.watchEnded, h.restores = time.Now(), append(h.restores, restores...)
 }
 
 func (h *history) endWatch() string {
 	if h.watchEnded.Equal(time.Now()) { // by a restore, which client-go must hear of: it does not list otherwise
 		return "nothing"
 	}
-	h.watchEnds(false)
+	h.watchEnds()
 	n := h.IntN(4)
 	[]func(){h.ConfigMaps.Expire, h.Namespaces.Expire, h.ConfigMaps.Break, h.Namespaces.Break}[n]()
 	return []string{"of ConfigMaps with 410", "of namespaces with 410", "of ConfigMaps", "of namespaces"}[n]

@@ -376,8 +376,13 @@ func sizeOf(metadata map[string]string) (n int) {
 	return n
 }
 
-// judgeDeletion judges a deletion that is not the begin of a re-creation.
+// judgeDeletion judges a deletion that is not the begin of a re-creation. One that was on its way during a restore may
+// meet the state that it names, whatever has happened to that since.
 func (h *history) judgeDeletion(w *oracle, last *lastSeen, k key, c apitest.Change[*corev1.ConfigMap]) {
+	wasOnItsWay := func(at time.Time) bool { return at.Before(c.At) && c.At.Sub(at) < h.latest }
+	if slices.ContainsFunc(h.restores, wasOnItsWay) {
+		return
+	}
 	if since := c.At.Sub(last.unwanted[k]); since > lifetime+2*h.latest+10*h.latestDelay {
 		h.found(wrongDeletion, "%v: wanted for %v: %v", k, since, *c.Old)
 	}
@@ -521,7 +526,7 @@ func (h *history) unseen() (unseen time.Duration, restored bool) {
 	if time.Since(h.watchEnded) < 10*time.Minute {
 		unseen += time.Minute // client-go waits before it watches again
 	}
-	return unseen, h.restored
+	return unseen, len(h.restores) > 0
 }
 
 // wasSource reports whether a ConfigMap was a source within this time.

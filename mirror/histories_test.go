@@ -58,7 +58,7 @@ type history struct {
 	latestWatch time.Duration // the longest time by which a watch was late
 	latestDelay time.Duration // the longest time that passed between two statements
 	watchEnded  time.Time     // the last time that one was ended
-	restored    bool          // from a backup: resourceVersions come again
+	restores    []time.Time   // from a backup: resourceVersions come again
 
 	removals sync.WaitGroup
 	mu       sync.Mutex
