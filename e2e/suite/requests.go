@@ -109,7 +109,7 @@ func effectsOf(requests []cluster.Event, wanted map[string]int) map[string]int {
 		switch {
 		case e.Response.Code < 300:
 			took[write]++
-		case e.Response.Code == http.StatusGatewayTimeout:
+		case e.Response.Code == http.StatusGatewayTimeout && wanted[write] > 0:
 			cut[write]++
 		}
 	}
