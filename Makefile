@@ -32,7 +32,7 @@ ARCH ?= $(MACHINE)
 BUILDER ?=
 GO_IMAGE ?=
 IMAGE_ARGS ?=
-# Arguments for the tests of what is released: -thorough fails where buildah is missing, and compiles everything anew.
+# Arguments for the tests of what is released: -required fails where buildah is missing, -thorough takes all architectures.
 RELEASE_TEST_ARGS ?=
 # -required has the search for known vulnerabilities fail where the database cannot be reached.
 VULN_ARGS ?=
@@ -299,9 +299,12 @@ $(ARCHS:%=dist/kubectl-mirror-windows-%.tar.gz): dist/%.tar.gz: dist/%.exe
 .PHONY: krew-manifest
 krew-manifest: $(ARCHIVES)
 	version=$$(echo '$(VERSION)' | sed -E 's/^v?([0-9]+\.[0-9]+\.[0-9]+)/v\1/; t; s/^/v0.0.0-dev.g/') && \
-	  set -- -e "s|@VERSION@|$$version|" -e 's|@URL@|$(RELEASE_URL)|' && \
-	  for archive in $(notdir $(ARCHIVES)); do set -- "$$@" -e "s|@SHA256 $$archive@|$$(sha256sum <dist/$$archive | cut -d ' ' -f 1)|"; done && \
-	  sed "$$@" deploy/krew/mirror.yaml >dist/mirror.yaml
+	  sed "s|@VERSION@|$$version|" deploy/krew/mirror.yaml >dist/mirror.yaml
+	set -e; for archive in $(ARCHIVES:dist/%=%); do \
+	  platform=$${archive#kubectl-mirror-}; platform=$${platform%.tar.gz}; sum=$$(sha256sum <dist/$$archive); \
+	  printf '  - selector:\n      matchLabels:\n        os: %s\n        arch: %s\n    uri: %s\n    sha256: %s\n    bin: %s\n' \
+	    "$${platform%-*}" "$${platform#*-}" "$(RELEASE_URL)/$$archive" "$${sum%% *}" \
+	    "kubectl-mirror$$(case $$platform in windows-*) echo .exe; esac)"; done >>dist/mirror.yaml
 
 .PHONY: release
 release: bin/cyclonedx-gomod ## Leave programs, archives, krew manifest, bills of materials, chart, install.yaml and their checksums in dist/

@@ -26,8 +26,9 @@ const (
 // at what is in dist/.
 func TestReleaseIsCompleteAndReproducible(t *testing.T) {
 	one, other := checkOut(t, "one"), checkOut(t, "quite/another")
-	one.make("release")
-	other.make("release")
+	archs := "ARCHS=" + strings.Join(architectures(), " ")
+	one.make("release", archs)
+	other.make("release", archs)
 	entries, err := os.ReadDir(filepath.Join(one.dir, "dist"))
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +82,8 @@ var platform = regexp.MustCompile(`-(linux|darwin|windows)-(amd64|arm64)`)
 // expectComplete: there is each command for each architecture, the other things that belong to a release, and no more.
 func expectComplete(t *testing.T, files map[string][]byte) {
 	want := []string{"SHA256SUMS", "install.yaml", "mirror.yaml", "mirror-controller-1.2.3.tgz"}
-	for _, arch := range []string{"-amd64", "-arm64"} {
+	for _, arch := range architectures() {
+		arch = "-" + arch
 		want = append(want, plugin+"-linux"+arch+archiveEnding, plugin+"-darwin"+arch+archiveEnding,
 			plugin+"-windows"+arch+archiveEnding)
 		for _, program := range []string{"mirror-controller-linux" + arch, plugin + "-linux" + arch,
