@@ -425,10 +425,24 @@ func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) (again, other boo
 	return false, false
 }
 
+// countRequests begins to look for requests without a pause, or ends it: two that lead at a time undo what the other did.
+func (h *history) countRequests(on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.requests = nil
+	if on {
+		h.requests = map[apitest.Call][]time.Time{}
+	}
+}
+
 // countRequest finds requests that come again and again without a pause.
 func (h *history) countRequest(c apitest.Call) {
 	const many, within = 60, 8 * time.Second
 	h.mu.Lock()
+	if h.requests == nil {
+		h.mu.Unlock()
+		return
+	}
 	all := append(h.requests[c], time.Now())
 	all = all[max(0, len(all)-many):]
 	took := time.Since(all[0])

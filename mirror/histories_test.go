@@ -96,8 +96,7 @@ func (h *history) found(kind, format string, args ...any) {
 
 // play plays the history of a seed.
 func play(t *testing.T, seed uint64) *history {
-	h := &history{Rand: rand.New(rand.NewPCG(seed, 1)), removing: map[string]bool{},
-		requests: map[apitest.Call][]time.Time{}}
+	h := &history{Rand: rand.New(rand.NewPCG(seed, 1)), removing: map[string]bool{}}
 	synctest.Test(t, func(t *testing.T) {
 		h.people, h.began = people{apitest.NewServer(), t}, time.Now()
 		h.mix()
@@ -301,11 +300,13 @@ func (h *history) lead(o *Options, before *leader) *leader {
 		}
 	}
 	h.terms = append(h.terms, historyTerm{time.Now(), o})
+	h.countRequests(!late)
 	l.begun <- leads
 	if late {
 		time.Sleep(min(h.pause(8), lateLoss))
 		before.lose()
 		before.stop()
+		h.countRequests(true)
 	}
 	return l
 }
