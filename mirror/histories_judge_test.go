@@ -425,7 +425,7 @@ func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) (again, other boo
 	return false, false
 }
 
-// countRequests begins to look for requests without a pause, or ends it: two that lead at a time undo what the other did.
+// countRequests begins to look for requests without a pause, or ends it: two leaders undo what the other did.
 func (h *history) countRequests(on bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
