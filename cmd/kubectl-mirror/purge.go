@@ -139,11 +139,11 @@ func (p *purge) delete(ctx context.Context) error {
 			err := p.Client.CoreV1().ConfigMaps(c.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{
 				Preconditions: &metav1.Preconditions{UID: &have.UID, ResourceVersion: &have.ResourceVersion},
 			})
-			if err == nil || apierrors.IsNotFound(err) {
+			if isHeld := len(have.Finalizers) > 0; err == nil && !isHeld || apierrors.IsNotFound(err) {
 				gone.Add(1)
 				return nil
 			}
-			return err // a conflict if the copy has changed
+			return cmp.Or(err, fmt.Errorf("%s", c.Reason)) // a conflict if the copy has changed
 		})
 	}
 	failed, all := workers.Wait(), int64(len(p.Targets))

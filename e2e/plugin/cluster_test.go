@@ -16,6 +16,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
 func TestMain(m *testing.M) { suite.Main(m) }
@@ -195,10 +196,9 @@ func TestKubectlPurge(t *testing.T) {
 	elsewhere := w.CreateNamespace("other-"+w.Home, nil).Name
 	theirs := w.Create(elsewhere, "settings", w.MarksOfCopy(a, elsewhere, "settings")...)
 	purger.says(1, "purge", "Nothing was changed. --yes answers the question.")
-	purger.says(0, "purge platform/settings --yes", "Deleted 1 of 1 copies.")
-	w.Absent("settings", a)
+	w.Edit(a, "settings", plantest.Finalizer)
+	purger.says(1, "purge platform/settings --yes", "Deleted 0 of 1 copies; failed: 1, ", ": the finalizer ")
 	w.Untouched(theirs)
-
 	cmd := w.Cluster.Command(w.Context(), Program(), "purge", purger.flags[0], "--kubeconfig="+purger.kubeconfig)
 	stdin, noInput := cmd.StdinPipe()
 	stderr, noOutput := cmd.StderrPipe()
@@ -214,7 +214,7 @@ func TestKubectlPurge(t *testing.T) {
 	fmt.Fprintln(stdin, "y")
 	out, _ := io.ReadAll(problems)
 	_ = cmd.Wait() // the exit code tells
-	const left = "Deleted 1 of 2 copies; failed: 1, the first because of: "
+	const left = "Deleted 1 of 3 copies; failed: 2, the first because of: "
 	if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(string(out), left) {
 		t.Errorf("got exit code %d and %s, want 1 and %s", code, out, left)
 	}
