@@ -141,8 +141,8 @@ func (t *target) next(at plan.Target, c plan.Change, version string, grace time.
 	if t.busy && is.state == plan.StateSynced { // the call may write other content
 		is.state = plan.StatePending
 	}
-	if t.repairs > freeRepairs && is.state == plan.StateSynced ||
-		t.repairs >= freeRepairs && is.state == plan.StatePending {
+	if t.repairs > freeRepairs && (is.state == plan.StateSynced || is.state == plan.StatePending) ||
+		t.repairs == freeRepairs && same && is.state == plan.StatePending {
 		is.state = plan.StateFight
 		if !act && wait == 0 {
 			wait = max(t.calmAt().Sub(now), time.Nanosecond)

@@ -111,6 +111,7 @@ func TestDecideAtATarget(t *testing.T) {
 
 		"a ninth repair":             {fought(blue, 8, 0), update, true, 0, plan.StatePending, ""},
 		"a tenth repair":             {fought(blue, 9, 0), update, false, s, plan.StateFight, ""},
+		"a change after nine":        {fought(green, 9, 0), update, true, 0, plan.StatePending, ""},
 		"an eleventh":                {fought(blue, 10, 0), update, false, 2 * s, plan.StateFight, ""},
 		"a fifteenth":                {fought(blue, 14, s), update, false, 31 * s, plan.StateFight, ""},
 		"after the sixteenth":        {fought(blue, 16, 0), update, false, time.Minute, plan.StateFight, ""},
