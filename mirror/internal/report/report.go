@@ -157,14 +157,13 @@ func (s *Summary) Messages(now time.Time) (all []Message) {
 
 // Sent is the last message of each reason about a source, and when it was sent. The zero value: none was.
 type Sent struct {
-	uid    types.UID
-	last   map[string]sent // by reason
-	newest string          // the reason of the newest message
+	uid  types.UID
+	last map[string]sent // by reason
 }
 
 // sent is the last message with one reason.
 type sent struct {
-	note   string // empty: the message does not hold any more
+	note   string // empty: the message does not hold any more, or was refused
 	logged string
 	at     time.Time // of the last try
 
@@ -196,20 +195,22 @@ func (s *Sent) QuietIn(now time.Time) (wait time.Duration) {
 
 // Due returns those of the messages, which hold now, that are to be sent now, and how long the others have to wait; 0:
 // none waits. A message is due if its text differs from the last one, or if that is too old. An announcement is due if
-// it has new deletions, and a Mirrored also if the newest message does not hold any more.
+// it has new deletions, and a Mirrored also if a message after the last one does not hold any more.
 func (s *Sent) Due(all []Message, now time.Time) (due []Message, wait time.Duration) {
 	holds := map[string]bool{plan.ReasonMirrored: true} // while targets are pending, the last one stays
 	for _, m := range all {
 		holds[m.Reason] = true
 	}
+	isOver := false
 	for reason, l := range s.last {
 		if !holds[reason] {
+			isOver = isOver || l.at.After(s.last[plan.ReasonMirrored].at)
 			s.last[reason] = sent{at: l.at, refused: l.refused}
 		}
 	}
 	for _, m := range all {
 		l := s.last[m.Reason]
-		isDue := m.Note != l.note || m.Reason == plan.ReasonMirrored && !holds[s.newest]
+		isDue := m.Note != l.note || m.Reason == plan.ReasonMirrored && isOver
 		if m.Reason == plan.ReasonExpiring {
 			isDue = m.isNew
 		}
@@ -231,14 +232,13 @@ func (s *Sent) Due(all []Message, now time.Time) (due []Message, wait time.Durat
 // Refused records that a message was not sent. Each refusal in a row doubles the time until the next try.
 func (s *Sent) Refused(m Message, now time.Time) {
 	l := s.last[m.Reason]
-	l.at, l.refused = now, l.refused+1
+	l.note, l.at, l.refused = "", now, l.refused+1
 	s.last[m.Reason] = l
 }
 
 // Record records that a message was sent.
 func (s *Sent) Record(m Message, now time.Time) {
 	s.last[m.Reason] = sent{note: m.Note, logged: m.Note, at: now}
-	s.newest = m.Reason
 }
 
 // Sooner returns the shorter of two waits, of which 0 is none.

@@ -139,6 +139,14 @@ func TestMessagesAboutASource(t *testing.T) {
 			{source(), targets{rejected: {"b", "a"}}, []string{failed + "2 namespaces (a, b)",
 				mirrored + "0 namespaces; 2 are blocked (see WriteFailed)"}},
 		},
+		"a warning that is over while another one holds": {
+			{source(), targets{synced: {"a"}, rejected: {"c"}},
+				[]string{failed, mirrored + "1 namespace; 1 is blocked (see WriteFailed)"}},
+			{source(), targets{pending: {"a"}, rejected: {"c"}, foreign: {"b"}}, []string{notCopied}},
+			{source(), targets{pending: {"a"}, rejected: {"c", "d"}}, []string{failed + "2 namespaces"}},
+			{source(), targets{synced: {"a"}, rejected: {"d"}},
+				[]string{failed + "namespace d", mirrored + "1 namespace; 1 is blocked (see WriteFailed)"}},
+		},
 		"copies out of scope": {
 			{source(), targets{synced: {"a"}, beyond: {"y", "z", "x"}}, []string{outOfScope + "3 namespaces (x, y, z)",
 				mirrored + "1 namespace; 3 copies are out of scope (see OutOfScope)"}},
