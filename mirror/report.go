@@ -148,11 +148,11 @@ func (n *nameTargets) expiring(source key) map[string]unclaimed {
 }
 
 // countSuperseded counts in how many namespaces each source is superseded. It returns what each one selects if there
-// are several, or one may select no target: it may hold copies where it selects none.
+// are several, or one may select no target.
 func (r *reporter) countSuperseded(n *nameTargets, v *plan.View) (selections map[key]*report.Selection) {
 	isWithoutTargets := func(s *plan.Source) bool {
 		counts := n.ofSource(s.Key).counts
-		for _, state := range []plan.State{plan.StateSuperseded, plan.StateExpiring, plan.StateOutOfScope, plan.StateHeld} {
+		for _, state := range []plan.State{plan.StateSuperseded, plan.StateExpiring, plan.StateOutOfScope} {
 			counts[state] = 0
 		}
 		return counts == [plan.States]int{}

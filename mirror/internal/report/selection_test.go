@@ -50,9 +50,13 @@ func TestSelection(t *testing.T) {
 			`NoTargets: Version 7 is not mirrored, because no namespace is a target: each that the flags allow ` +
 				"is ruled out by the source's annotation mirror-"},
 		{named("shared", prefix("Team")), 0, "InvalidAnnotation: "},
+		{named("holds", prefix("team-x"), plantest.Annotation(plan.PausedAnnotation, "true")), 0, "Held: "},
 	} {
 		s := &report.Summary{Source: tc.source, Rules: rules}
 		s.Selection = report.Select(rules, slices.Values(namespaces), []*plan.Source{tc.source}, owner)[tc.source.Key]
+		if tc.source.HeldBy() != "" {
+			s.Counts[plan.StateHeld] = 1
+		}
 		got := ""
 		for _, m := range s.Messages(now) {
 			got += m.Reason + ": " + m.Note

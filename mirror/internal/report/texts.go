@@ -194,7 +194,7 @@ func compareUnclaimed(a, b plan.Unclaimed) int {
 }
 
 func noTargetsText(s *Summary) string {
-	if s.Selection == nil || s.Selection.selects ||
+	if s.Selection == nil || s.Selection.selects || s.Counts[plan.StateHeld] > 0 ||
 		s.Source.Reserved || s.Source.Frozen != nil || s.Source.OutOfScope {
 		return ""
 	}
