@@ -128,14 +128,19 @@ func (r *Rules) ExplainExclusion(s *Source, ns *corev1.Namespace) (why, remedy s
 func AnySource() *Source { return &Source{selector: labels.Everything()} }
 
 // Excluded returns the rules that keep the source from the namespaces that the flags allow, sorted; nil if it has a
-// target. It returns [ExcludedName] alone if the flags allow no namespace.
+// target. It returns [ExcludedName] alone if the flags allow no namespace, and [ExcludedTerminating] alone if each is
+// being deleted, or its labels are too many.
 func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) []Exclusion {
 	all := map[Exclusion]bool{}
 	for ns := range namespaces {
-		switch e := r.Exclusion(s, ns); e {
+		e := r.Exclusion(s, ns)
+		if LabelsTruncated(ns) && r.AllowsTarget(ns.Name) {
+			e = ExcludedTerminating
+		}
+		switch e {
 		case NotExcluded:
 			return nil
-		case ExcludedByPrefix, ExcludedByOptOut, ExcludedBySelector, ExcludedOwn:
+		case ExcludedByPrefix, ExcludedTerminating, ExcludedByOptOut, ExcludedBySelector, ExcludedOwn:
 			if r.selector.Matches(labels.Set(ns.Labels)) {
 				all[e] = true
 			}
@@ -143,6 +148,8 @@ func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) []Ex
 	}
 	if len(all) == 0 {
 		return []Exclusion{ExcludedName}
+	} else if len(all) > 1 {
+		delete(all, ExcludedTerminating)
 	}
 	return slices.Sorted(maps.Keys(all))
 }
@@ -152,6 +159,8 @@ func (r *Rules) ExplainExcluded(s *Source, excluded []Exclusion) (why, remedy st
 	switch {
 	case slices.Equal(excluded, []Exclusion{ExcludedName}):
 		return r.noNamespace(), "create such a namespace, or start the controller with other flags"
+	case slices.Equal(excluded, []Exclusion{ExcludedTerminating}):
+		return "each that the flags allow is being deleted, or its labels take more than 8 KiB", "create another one"
 	case slices.Contains(excluded, ExcludedOwn):
 		return "the only namespace that is selected, " + s.Key.Namespace + ", is that of the source",
 			exclusions[ExcludedOwn].remedy
