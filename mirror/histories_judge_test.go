@@ -689,7 +689,7 @@ func (o *oracle) reasons(s *corev1.ConfigMap) map[string]bool {
 		plan.ReasonSuperseded:        of["superseded"] > 0,
 		plan.ReasonOutOfScope:        of["out_of_scope"] > 0,
 		plan.ReasonHeld:              of["held"] > 0,
-		plan.ReasonNoTargets:         allowed && !reserved && !frozen && !o.selects(s),
+		plan.ReasonNoTargets:         allowed && !reserved && !frozen && !o.selects(s) && of["held"] == 0,
 		plan.ReasonMirrored:          !frozen && reported[0]+reported[1]+reported[2] > 0,
 	}
 	maps.DeleteFunc(all, func(_ string, holds bool) bool { return !holds })
