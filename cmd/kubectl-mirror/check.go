@@ -98,7 +98,7 @@ func (k *checker) check(ctx context.Context) {
 		{"permissions", true, k.checkPermissions},
 		{"probe/copy", true, k.probeCopy},
 		{"probe/confined", k.confined, k.probeConfined},
-		{"settings", k.confined, k.checkSettings},
+		{"settings", k.confined || k.publishers || k.protected, k.checkSettings},
 		{"publishers", k.publishers, k.bound("publisher", "only holders of the verb mirror publish", "admission/publishers")},
 		{"probe/protect-copies", k.protected, k.probeProtected},
 	} {
@@ -273,14 +273,16 @@ func (k *checker) bound(part, does, component string) func(context.Context) line
 	}
 }
 
-// probeProtected asks, by dry-run and as the user, to delete a copy: only the policy refuses that to an admin. If RBAC
-// refuses it, or there is no copy, the binding of the policy has to do.
+// probeProtected asks, by dry-run and as the user, to delete a copy in a target: only the policy refuses that to an
+// admin. If RBAC refuses it, or there is no copy, the binding of the policy has to do.
 func (k *checker) probeProtected(ctx context.Context) line {
 	some := metav1.ListOptions{LabelSelector: k.Rules.Label() + "=" + plan.CopyValue, Limit: 10}
 	copies, _ := k.as.CoreV1().ConfigMaps("").List(ctx, some)
 	for _, cm := range copies.Items {
 		at, o := k.Client.CoreV1().ConfigMaps(cm.Namespace), metav1.DeleteOptions{DryRun: dryRun.DryRun}
-		if _, ours := k.Rules.SourceOf(&cm); ours && at.Delete(ctx, cm.Name, o) == nil {
+		ns, _ := k.as.CoreV1().Namespaces().Get(ctx, cm.Namespace, metav1.GetOptions{}) // on an error it has no name
+		isProtected := k.Rules.Exclusion(plan.AnySource(), ns) == plan.NotExcluded && cm.DeletionTimestamp == nil
+		if _, ours := k.Rules.SourceOf(&cm); ours && isProtected && at.Delete(ctx, cm.Name, o) == nil {
 			return todo("the API server would let you delete copy " + cm.Namespace + "/" + cm.Name +
 				": install deploy/components/protect-copies again")
 		}
@@ -325,7 +327,7 @@ func (s *settings) differsFrom(annotations map[string]string) (differs []string)
 		if name == "namespace-selector" {
 			wanted = requirements(wanted)
 		}
-		if !items(value).Equal(items(wanted)) {
+		if !items(value).Equal(items(wanted)) || name != "namespace-selector" && strings.Contains(value, "\n") {
 			differs = append(differs, fmt.Sprintf("%s is %q, and the flag %q", name, value, wanted))
 		}
 	}
@@ -349,14 +351,12 @@ func requirements(selector string) string {
 	return strings.Join(lines, "\n")
 }
 
-// items returns the items of an annotation, of a requirement those such as "team In red".
+// items returns the lines of an annotation, each with its items in order.
 func items(value string) sets.Set[string] {
 	all := sets.New[string]()
 	for line := range strings.SplitSeq(value, "\n") {
 		head := line[:strings.LastIndex(line, " ")+1]
-		for item := range strings.SplitSeq(line[len(head):], ",") {
-			all.Insert(head + item)
-		}
+		all.Insert(head + strings.Join(sets.List(sets.New(strings.Split(line[len(head):], ",")...)), ","))
 	}
 	return all.Delete("")
 }

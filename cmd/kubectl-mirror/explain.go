@@ -42,7 +42,7 @@ func (s *session) explain(ctx context.Context, key types.NamespacedName) (printe
 				source.Warning = ""
 			}
 		}
-		if len(found) > 0 || err != nil && !apierrors.IsForbidden(err) {
+		if len(found) > 0 || err != nil && (!apierrors.IsForbidden(err) || cm != nil && s.Rules.AsksToBeMirrored(cm)) {
 			return &report{Sources: found, details: true}, err
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // deploymentOf returns a Deployment in mirror-system. A service mesh has put a container before that of the controller.
@@ -62,16 +64,22 @@ func TestFind(t *testing.T) {
 	out.compare(t, "settings")
 }
 
-// TestRequirements compares a selector with annotations that follow it, in whatever order, or do not.
-func TestRequirements(t *testing.T) {
-	wanted := items(requirements("team in (red,blue),tier!=gold,kept,!frozen"))
-	for annotation, follows := range map[string]bool{
-		"kept Exists\ntier NotIn gold\nteam In red,blue\nfrozen DoesNotExist\n": true,
-		"kept Exists\ntier NotIn blue\nteam In red,gold\nfrozen DoesNotExist":   false,
-		"kept Exists\ntier NotIn gold\nteam In red,blue":                        false,
+// TestDiffersFrom compares flags with annotations that follow them, in whatever order, or do not.
+func TestDiffersFrom(t *testing.T) {
+	s, _ := newSettingsFlags().settingsOf(deploymentOf("blue", "--namespace-prefix=team-,dev-"))
+	_ = s.flags.Set("namespace-selector", "team in (red,blue),tier!=gold,kept,!frozen") // it is valid
+	const kept, both = "kept Exists\nfrozen DoesNotExist\n", "dev-,team-"
+	for as, follow := range map[[2]string]bool{
+		{both, kept + "tier NotIn gold\nteam In red,blue\n"}:          true,
+		{both, kept + "tier NotIn blue\nteam In red,gold"}:            false,
+		{both, kept + "team In red,blue"}:                             false,
+		{both, kept + "tier NotIn gold\nteam In red\nteam In blue"}:   false,
+		{both + ",other", kept + "tier NotIn gold\nteam In red,blue"}: false,
+		{both + "\n", kept + "tier NotIn gold\nteam In red,blue"}:     false,
 	} {
-		if got := items(annotation).Equal(wanted); got != follows {
-			t.Errorf("%q: got %v, want %v", annotation, got, follows)
+		got := s.differsFrom(map[string]string{plan.PrefixAnnotation: as[0], plan.SelectorAnnotation: as[1]})
+		if (len(got) == 0) != follow {
+			t.Errorf("%q: got %q, want that they follow %v", as, got, follow)
 		}
 	}
 }

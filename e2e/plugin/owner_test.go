@@ -33,11 +33,7 @@ func TestC70States(t *testing.T) {
 	arrives := func(counts string, targets ...string) {
 		t.Helper()
 		both(0, "wait platform/settings --timeout=1m", "platform/settings: InSync, "+counts)
-		for _, target := range targets {
-			if err := w.InSync(w.Live(w.Home, "settings"), target); err != nil {
-				t.Error(err)
-			}
-		}
+		expectInSync(w, targets...)
 	}
 	edit := func(options ...suite.Option) { w.Edit(w.Home, "settings", options...) }
 	arrives("1 synced", a)
@@ -56,7 +52,6 @@ func TestC70States(t *testing.T) {
 	both(0, "status platform/settings", "\nExpiring: 32 copies in 32 namespaces")
 	edit(suite.WithoutAnnotation(plan.PrefixAnnotation))
 	arrives("33 synced", a, b, c)
-
 	// Without a controller the last report is of another version.
 	w.Stop(p)
 	edit(suite.WithKey("key", "four"))
@@ -117,13 +112,12 @@ To change that: ask the owner of platform/settings to leave your namespace out, 
 		"if you may patch the namespace, kubectl label namespace team-a mirror=false")
 	w.OptOut(plan.OptOutValue, "a")
 	tenant.says(0, "explain settings", "It is deleted at the end of the deletion grace", "\nTo change that: remove that ")
-	other := *publisher
-	other.flags = append([]string{"--instance=another"}, publisher.flags[:3]...)
-	other.says(2, "status settings", "platform/settings: NotKnown")
 	policies.Sh(w, "kubectl delete events -n "+w.Home+" --all") // the API server does that after an hour
 	publisher.says(2, "status settings", "platform/settings: NotKnown")
 	publisher.says(2, "status -A", "cannot find the controller", "mirror-controller-viewer")
-	newPerson(w, "blind", may("", "configmaps", "list")).says(2, "status platform/settings", "events is forbidden: ")
+	blind := newPerson(w, "blind", may("", "configmaps", "list", "get"))
+	blind.says(2, "status platform/settings", "events is forbidden: ")
+	blind.says(2, "explain platform/blocked", "events is forbidden: ")
 }
 
 // TestC69OddData has data that no YAML can hold: the copies are identical, and each command works and prints no control

@@ -50,27 +50,18 @@ func TestC62AChangeInStages(t *testing.T) {
 				"  labels: {"+w.Label+": 'true'}\n  name: "+name+"\n  namespace: "+w.Home+"\nEND")
 		}
 	}
-	has := func(targets ...string) {
-		t.Helper()
-		for _, target := range targets {
-			if err := w.InSync(w.Live(w.Home, "settings"), target); err != nil {
-				t.Error(err)
-			}
-		}
-	}
 	w.Start()
 	apply("blue", "metadata:\n")
 	pipeline.says(0, step, "platform/settings: InSync, 3 synced", "platform/ca-bundle: InSync, 3 synced")
-	has(a, b, canary)
+	expectInSync(w, a, b, canary)
 	kept := w.Copies("settings", a, b)
 	apply("red", manual.Find(t, pipelinePage, "rollout: tier=canary").Text)
 	pipeline.says(0, step, "platform/settings: InSync, 1 synced, 2 held", "platform/ca-bundle: InSync, 1 synced, 2 held")
-	has(canary)
+	expectInSync(w, canary)
 	w.Untouched(kept...)
 	apply("red", "metadata:\n")
 	pipeline.says(0, step, "platform/settings: InSync, 3 synced", "platform/ca-bundle: InSync, 3 synced")
-	has(a, b, canary)
-
+	expectInSync(w, a, b, canary)
 	names := strings.NewReplacer("kubectl mirror wait settings",
 		Program()+" wait settings "+strings.Join(w.Args(), " "), "-n platform", "-n "+w.Home)
 	stages := strings.SplitAfter(names.Replace(manual.Commands(t, "deploy/docs/staging.md", "rollout=tier=canary")), "\n")
@@ -78,7 +69,7 @@ func TestC62AChangeInStages(t *testing.T) {
 	if !strings.Contains(said, "platform/settings: InSync, 1 synced, 2 held") {
 		t.Errorf("wait said: %s", said)
 	}
-	has(canary)
+	expectInSync(w, canary)
 	policies.Sh(w, stages[3])
 	w.WaitInSync(w.Live(w.Home, "settings"), a, b, canary)
 

@@ -93,6 +93,16 @@ func (u *user) prints(code int, command, want string) answer {
 	return got
 }
 
+// expectInSync fails the test unless source settings is in sync with these targets now.
+func expectInSync(w *suite.World, targets ...string) {
+	w.Helper()
+	for _, target := range targets {
+		if err := w.InSync(w.Live(w.Home, "settings"), target); err != nil {
+			w.Error(err)
+		}
+	}
+}
+
 var runsOfBlanks = regexp.MustCompile(` {2,}`)
 
 // anonymous replaces the names of the world by those that a reader expects, and runs of blanks by two: how wide a

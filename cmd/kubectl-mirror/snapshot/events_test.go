@@ -21,10 +21,7 @@ func event(about *corev1.ConfigMap, order int, text string) *corev1.Event {
 		ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprint(order),
 			ResourceVersion: fmt.Sprint(8 + order), Annotations: map[string]string{plan.InstanceAnnotation: "default"}},
 		InvolvedObject: corev1.ObjectReference{Namespace: about.Namespace, Name: about.Name},
-		Reason:         fields[0], Type: corev1.EventTypeWarning,
-	}
-	if e.Reason == plan.ReasonMirrored {
-		e.Type = corev1.EventTypeNormal
+		Reason:         fields[0], Type: map[bool]string{true: "Normal", false: "Warning"}[fields[0] == plan.ReasonMirrored],
 	}
 	for _, annotation := range fields[1:] {
 		key, value, _ := strings.Cut(annotation, "=")
