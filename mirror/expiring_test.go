@@ -336,6 +336,12 @@ func TestC65EachReasonHasItsTime(t *testing.T) {
 		"the source goes": {func(s scene) { s.remove("platform") },
 			[]string{"3 copies in 3 namespaces (team-000, team-001, team-002)" + from +
 				"06:00 UTC on: the source is deleted"}},
+		"the source goes, and selects no namespace when it returns": {func(s scene) {
+			s.remove("platform")
+			time.Sleep(15 * time.Second)
+			s.write(source(prefixes("tema-")))
+		}, []string{"3 copies in 3 namespaces (team-000, team-001, team-002)" + from +
+			"06:00 UTC on: the source's annotation"}},
 	} {
 		t.Run(name, withGrace(5*time.Minute, func(t *testing.T, s scene) {
 			s.optOut("team-000")

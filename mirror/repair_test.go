@@ -117,6 +117,10 @@ func TestNothingWasRestored(t *testing.T) {
 			s.alter(data("altered"))
 			s.edit("team-000", data("spoilt"))
 		}},
+		"a webhook alters a repair that keeps other metadata": {happens: func(s scene) {
+			s.alter(data("altered"))
+			s.edit("team-000", data("spoilt"), plantest.Annotation("theirs", "kept"))
+		}},
 		"a quota refuses our own re-creation": {happens: func(s scene) {
 			s.refuse(on(rejected("exceeded quota"), creates))
 			s.edit("team-000", plantest.Immutable, data("spoilt"))
