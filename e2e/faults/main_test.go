@@ -3,13 +3,19 @@
 package faults
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
-func TestMain(m *testing.M) { suite.Main(m) }
+// TestMain has more tests run at a time than elsewhere: these mostly wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "12")
+	suite.Main(m)
+}
 
 // watched are the resources that the controller watches, reads the verbs that fill its caches, and writes those by
 // which it changes copies.

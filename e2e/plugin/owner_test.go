@@ -28,7 +28,7 @@ func TestC70States(t *testing.T) {
 	}
 	w.CreateSource(w.Home, "settings", suite.WithAnnotation(plan.PrefixAnnotation, a))
 	publisher.says(2, "status settings", "platform/settings: NotKnown\nno report in the last hour: no controller of ")
-	publisher.says(2, "wait settings --timeout=2s", "Timed out after 2s")
+	publisher.says(2, "wait settings --timeout=5s", "Timed out after 5s")
 	p := w.Start(suite.Graced(time.Hour)...)
 	arrives := func(counts string, targets ...string) {
 		t.Helper()
@@ -55,7 +55,7 @@ func TestC70States(t *testing.T) {
 	// Without a controller the last report is of another version.
 	w.Stop(p)
 	edit(suite.WithKey("key", "four"))
-	for _, command := range []string{"status", "wait --timeout=2s", "wait --timeout=2s --ignore-blocked"} {
+	for _, command := range []string{"status", "wait --timeout=5s", "wait --timeout=5s --ignore-blocked"} {
 		both(1, command+" platform/settings", "platform/settings: Pending")
 	}
 	p = w.Start(suite.Graced(time.Hour)...)
@@ -85,7 +85,7 @@ func TestC70States(t *testing.T) {
 		{1, 1, 0, "frozen --source-namespace=elsewhere", "platform/frozen: OutOfScope\n"},
 	} {
 		both(row.ignoring, "wait --timeout=1m --ignore-blocked platform/"+row.source, row.first)
-		both(row.wait, "wait --timeout=2s platform/"+row.source, row.first)
+		both(row.wait, "wait --timeout=5s platform/"+row.source, row.first)
 		both(row.status, "status platform/"+row.source, row.first)
 	}
 	both(1, "status platform/rejected", "\nWriteFailed: ", "exceeded quota: no-more")
@@ -138,7 +138,7 @@ func TestC69OddData(t *testing.T) {
 	w.Create(b, "settings", odd, raw, suite.WithKey("controls", "\u009b"))
 	for command, code := range map[string]int{
 		"status -A": 1, "status platform/settings": 1, "plan": 1, "explain platform/settings": 0,
-		"explain team-b/settings": 0, "explain team-a/settings": 0, "wait platform/settings --timeout=2s": 1,
+		"explain team-b/settings": 0, "explain team-a/settings": 0, "wait platform/settings --timeout=5s": 1,
 		"purge --dry-run": 0,
 	} {
 		out := admin(w).says(code, command, "").out + admin(w).says(code, command+" -o json", "").out
