@@ -262,6 +262,21 @@ func TestMessageIsDue(t *testing.T) {
 	}
 }
 
+// TestRefusedMirrored: a Mirrored that ends a warning, and has its former text, is sent again if it is refused.
+func TestRefusedMirrored(t *testing.T) {
+	r, calm := newReporter(), targets{plan.StateSynced: {"a"}}
+	r.send(0, summaryOf(source(), calm))
+	r.send(report.Spacing, summaryOf(source(), targets{plan.StatePending: {"a"}, plan.StateForeign: {"b"}}))
+	r.now = r.now.Add(report.Spacing)
+	due, _ := r.Due(summaryOf(source(), calm).Messages(r.now), r.now)
+	for _, m := range due {
+		r.Refused(m, r.now)
+	}
+	if again := r.send(2*report.Spacing, summaryOf(source(), calm)); len(due) != 1 || len(again) != 1 {
+		t.Errorf("got %v, and then %q, want Mirrored twice", due, again)
+	}
+}
+
 // TestExpiringIsDue for copies that no message has announced: within a second if the grace ends before ten seconds have
 // passed.
 func TestExpiringIsDue(t *testing.T) {
