@@ -137,9 +137,9 @@ func newReplica(t *testing.T, lease *fakeLease, identity string) *replica {
 	return r
 }
 
-// start runs the replica until its stop is called.
+// start runs the replica until its stop is called, for a day at most: a term that does not end fails a test.
 func (r *replica) start() *replica {
-	ctx, stop := context.WithCancel(r.t.Context())
+	ctx, stop := context.WithTimeout(r.t.Context(), 24*time.Hour)
 	r.stop = stop
 	var err error
 	r.election, err = defaults.newElection(r.lock, r.watchdog)

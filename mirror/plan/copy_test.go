@@ -19,13 +19,14 @@ import (
 // TestInSync changes one thing at a time of a copy that is in sync.
 func TestInSync(t *testing.T) {
 	r := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"app*"}, []string{"note*"} })
-	src := plantest.Source("platform", "settings", plantest.BinaryData("bin", 1, 2),
+	src := plantest.Source("platform", "settings", plantest.BinaryData("raw", 1, 2),
 		plantest.Label("app", "web"), plantest.Label("app-empty", ""), plantest.Annotation("note", "n"))
 	s := r.ParseSource(src)
 	mark := func(key, value string) plantest.Option {
 		return plantest.Annotation("mirror-controller.github.io/"+key, value)
 	}
 	others := func(cm *corev1.ConfigMap) { cm.ResourceVersion, cm.UID = "99", "uid-99" }
+	// The moved key comes before the other binary one, as it does in data.
 	moved := func(cm *corev1.ConfigMap) { cm.Data, cm.BinaryData["key"] = nil, []byte("value") }
 	for name, tc := range map[string]struct {
 		edit plantest.Option
@@ -38,7 +39,7 @@ func TestInSync(t *testing.T) {
 		"C19 an empty key added":           {plantest.Data("more", ""), false},
 		"C19 a key removed":                {func(cm *corev1.ConfigMap) { delete(cm.Data, "key") }, false},
 		"C19 all data removed":             {func(cm *corev1.ConfigMap) { cm.Data = nil }, false},
-		"C20 binaryData edited":            {plantest.BinaryData("bin", 1, 3), false},
+		"C20 binaryData edited":            {plantest.BinaryData("raw", 1, 3), false},
 		"C20 a binary key added":           {plantest.BinaryData("more"), false},
 		"C20 a binary key removed":         {func(cm *corev1.ConfigMap) { cm.BinaryData = nil }, false},
 		"C20 a key moved":                  {moved, false},
@@ -74,7 +75,7 @@ func TestInSync(t *testing.T) {
 		"a label that the flags would copy": {plantest.Label("apps", "1"), true},
 		"a finalizer of other people":       {plantest.Finalizer, true},
 		"another resourceVersion":           {others, true},
-		"C21 equal bytes":                   {func(cm *corev1.ConfigMap) { cm.BinaryData["bin"] = []byte{1, 2} }, true},
+		"C21 equal bytes":                   {func(cm *corev1.ConfigMap) { cm.BinaryData["raw"] = []byte{1, 2} }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			have := plantest.Copy(r, src, "team-a", tc.edit)
