@@ -135,7 +135,8 @@ func TestC69OddData(t *testing.T) {
 	w.Stop(p)
 	w.Edit(a, "settings", suite.WithKey("controls", "\x7f\x1b[2J"), suite.WithAnnotation("theirs", "\x7f\x1b[2J"))
 	w.Delete(b, "settings")
-	w.Create(b, "settings", odd, raw, suite.WithKey("controls", "\u009b"))
+	w.Create(b, "settings", odd, suite.WithAnnotation(plan.CopyAnnotation, b+"/settings"),
+		suite.WithAnnotation(plan.InstanceAnnotation, "\x7f\x1b[2J")) // which is why the source is not copied there
 	for command, code := range map[string]int{
 		"status -A": 1, "status platform/settings": 1, "plan": 1, "explain platform/settings": 0,
 		"explain team-b/settings": 0, "explain team-a/settings": 0, "wait platform/settings --timeout=5s": 1,
