@@ -228,7 +228,7 @@ func TestMessageIsDue(t *testing.T) {
 		wait  time.Duration
 		logs  bool
 	}{
-		"the same texts":                         {30*time.Minute - 1, "uid", at("a"), 0, 0, false},
+		"C11 the same texts":                     {30*time.Minute - 1, "uid", at("a"), 0, 0, false},
 		"the same texts, for half an hour":       {30 * time.Minute, "uid", at("a"), 2, 0, false},
 		"one differs":                            {report.Spacing, "uid", at("b"), 1, 0, true},
 		"one differs, within ten seconds":        {report.Spacing - 1, "uid", at("b"), 0, 1, false},
