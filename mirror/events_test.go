@@ -87,10 +87,12 @@ func TestMirroredSpeaksOfItsContent(t *testing.T) {
 		}
 		s.edit("platform", data("new"))
 		wantPending(50)
-		time.Sleep(10 * time.Second)
+		time.Sleep(25 * time.Second) // shorter calls were cut, and this one goes on to its end
 		wantPending(1)
 		s.edit("platform", data("newer"))
-		time.Sleep(11 * time.Second) // the first write has ended
+		s.Hook(func(h *apitest.Hooks) { h.Lags = func(string) time.Duration { return time.Second } })
+		s.within(20*time.Second, "end of the first write", func() bool { return s.countCopies("team-007", "new") == 1 })
+		time.Sleep(12 * time.Second) // a report is due meanwhile
 		s.wantEvents("while one target is not in sync")
 		s.wantMetric(1, "mirror_propagation_seconds") // the change at the start reached all targets
 		time.Sleep(time.Minute)
@@ -208,6 +210,9 @@ func TestEventsAreSentAgain(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		s.wantMirrored("3 namespaces")
 		s.wantEvents("when they are taken", plan.ReasonMirrored)
+		if n := strings.Count(s.log(), `reason="Mirrored"`); n != 2 {
+			t.Errorf("got %d lines, want one of each text", n)
+		}
 	})(t)
 }
 
@@ -346,9 +351,8 @@ func TestRefusedEventsHoldUpNoOther(t *testing.T) {
 			t.Errorf("got %d tries in ten minutes, want five of each of two messages", n)
 		}
 		for range 5 {
-			for before := tries.Load(); tries.Load() == before; {
-				time.Sleep(10 * time.Millisecond) // until the next try
-			}
+			before := tries.Load()
+			s.within(10*time.Minute, "next try", func() bool { return tries.Load() > before })
 			s.edit("platform", data("new"))
 			time.Sleep(time.Second)
 			s.wantEvents("after an edit", plan.ReasonMirrored)

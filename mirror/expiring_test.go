@@ -69,8 +69,8 @@ func TestC52Expiring(t *testing.T) {
 			s.wantNote(plan.ReasonExpiring, append(tc.want, "will be deleted from 2000-01-01 00:06:00 UTC on", "To keep ")...)
 			s.wantEventCount(1, plan.ReasonExpiring)
 			s.wantMetric(tc.expiring, "mirror_copies", "expiring")
-			s.edit("team-000", data("edited"))
 			writes := s.countWrites("")
+			s.edit("team-000", data("edited"))
 			time.Sleep(4 * time.Minute)
 			s.wantWrites(writes, "") // nobody restores a copy that expires
 			tc.keep(s)
@@ -104,13 +104,15 @@ func TestC52EditsAreNoClaim(t *testing.T) {
 	edit := func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = time.Minute, 1 }
 	inSceneWith(append(teams(30, "team-"), source()), edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		s.delay(on(25*time.Millisecond, deletes))
+		s.delay(func(c apitest.Call) time.Duration {
+			return map[string]time.Duration{"get": 250 * time.Millisecond, "delete": 25 * time.Millisecond}[c.Verb]
+		})
 		s.edit("platform", prefixes("tema-"))
-		for i := range 5 * 70 {
+		for i := range 5 * 100 {
 			s.edit("platform", plantest.Data("edit", fmt.Sprint(i)))
 			time.Sleep(200 * time.Millisecond)
 		}
-		s.wantCopies(0, "team-", "value") // ten seconds after the grace
+		s.wantCopies(0, "team-", "value") // forty seconds after the grace: a read takes longer than an edit stands
 	})(t)
 }
 
@@ -272,6 +274,9 @@ func TestC65Remedy(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 			s.lose(func(string, string) bool { return false })
+			for i := range 100 {
+				s.addNamespace(fmt.Sprintf("team-new-%d", i)) // the worker is busy when the relist comes
+			}
 			s.Namespaces.Expire()
 			time.Sleep(2 * time.Minute)
 			s.wantEventCount(before, plan.ReasonExpiring)
@@ -394,16 +399,23 @@ func TestC17NarrowedFlags(t *testing.T) {
 // TestC65ScopeComesBack: 300 namespaces lose the label of --namespace-selector, and get it back one after the other.
 // Their copies stay. No event says of a copy in scope that it is not, or it would list nothing.
 func TestC65ScopeComesBack(t *testing.T) {
-	edit := func(o *Options) { o.NamespaceSelector = "tier=gold" }
+	edit := func(o *Options) { o.NamespaceSelector, o.ConcurrentWrites = "tier=gold", 1 }
 	inSceneWith(append(teams(300, "team-"), source()), edit, func(t *testing.T, s scene) {
-		for _, labels := range [][]string{{"tier", "gold"}, nil, {"tier", "gold"}} {
+		s.slowDown(50 * time.Millisecond) // copies in scope again wait for their update
+		value := ""
+		for i, labels := range [][]string{{"tier", "gold"}, nil, {"tier", "gold"}} {
+			if labels != nil {
+				value = fmt.Sprint(i)
+				s.edit("platform", data(value))
+			}
 			for i := range 300 {
 				s.setNamespace(fmt.Sprintf("team-%03d", i), labels...)
 			}
 			time.Sleep(time.Minute)
 			state := map[bool]string{true: "out_of_scope", false: "synced"}[labels == nil]
 			s.wantMetric(300, "mirror_copies", state)
-			s.wantCopies(300, "team-", "value")
+			s.wantCopies(300, "team-", value)
 		}
+		s.wantEventCount(1, plan.ReasonOutOfScope) // while they have no label
 	})(t)
 }

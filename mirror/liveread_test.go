@@ -198,7 +198,7 @@ func TestC66ClaimDuringACall(t *testing.T) {
 				time.Sleep(8 * time.Second)
 			}
 			tc.claim(s)
-			time.Sleep(5 * time.Second)
+			time.Sleep(time.Second) // the call is still on its way
 			n := s.countCopies("team-", "value")
 			tc.end(s)
 			time.Sleep(20 * time.Second)

@@ -95,7 +95,7 @@ func TestResultOfAReconcileInItsMetric(t *testing.T) {
 	const again = "requeue_after"
 	for o, want := range map[outcome.Outcome]string{
 		outcome.OK: "success", outcome.Rejected: "error", outcome.Unavailable: "error", outcome.Conflict: again,
-		outcome.Terminating: again, outcome.Foreign: again, outcome.Delayed: again,
+		outcome.Terminating: again, outcome.Claimed: again, outcome.Foreign: again, outcome.Delayed: again,
 	} {
 		var err error
 		if o.Failed() {

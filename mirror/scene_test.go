@@ -32,7 +32,7 @@ type diary struct {
 	receives func(Event) error
 }
 
-func (d *diary) Send(_ context.Context, e Event) error {
+func (d *diary) Send(ctx context.Context, e Event) error {
 	d.mu.Lock()
 	receives := d.receives
 	d.mu.Unlock()
@@ -40,6 +40,9 @@ func (d *diary) Send(_ context.Context, e Event) error {
 		if err := receives(e); err != nil {
 			return err
 		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -194,7 +197,12 @@ func (s scene) start() (stop func()) {
 	return func() {
 		s.t.Helper()
 		cancel()
-		s.check(<-ended)
+		select {
+		case err := <-ended:
+			s.check(err)
+		case <-time.After(24 * time.Hour):
+			s.t.Fatal("got no end of Run within a day")
+		}
 	}
 }
 

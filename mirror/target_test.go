@@ -77,13 +77,14 @@ func TestDecideAtATarget(t *testing.T) {
 		want  plan.State
 		note  string
 	}{
-		"nothing known":        {target{}, update, true, 0, plan.StatePending, ""},
-		"in sync":              {target{}, nothing, false, 0, plan.StateSynced, ""},
-		"in sync after all":    {twice, nothing, false, 0, plan.StateSynced, ""},
-		"held":                 {twice, held, false, 0, plan.StateHeld, ""},
-		"foreign":              {target{}.with(blue), foreign, false, 0, plan.StateForeign, "theirs"},
-		"foreign by admission": {altered, foreign, false, 0, plan.StateRejected, "quota"},
-		"no copy is wanted":    {target{}.with(blue), plan.Change{}, false, 0, plan.StateNone, ""},
+		"nothing known":                       {target{}, update, true, 0, plan.StatePending, ""},
+		"in sync":                             {target{}, nothing, false, 0, plan.StateSynced, ""},
+		"in sync, while a call is on its way": {target{busy: true}, nothing, false, 0, plan.StatePending, ""},
+		"in sync after all":                   {twice, nothing, false, 0, plan.StateSynced, ""},
+		"held":                                {twice, held, false, 0, plan.StateHeld, ""},
+		"foreign":                             {target{}.with(blue), foreign, false, 0, plan.StateForeign, "theirs"},
+		"foreign by admission":                {altered, foreign, false, 0, plan.StateRejected, "quota"},
+		"no copy is wanted":                   {target{}.with(blue), plan.Change{}, false, 0, plan.StateNone, ""},
 
 		"our write is unseen":                  {wrote(blue, s), update, false, maxUnseen - s, plan.StateSynced, ""},
 		"our write is unseen, in sync":         {wrote(blue, s), nothing, false, maxUnseen - s, plan.StateSynced, ""},

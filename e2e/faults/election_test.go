@@ -86,8 +86,8 @@ func TestC61Paused(t *testing.T) {
 }
 
 // TestC35CutOff cuts the leader off from the API server in the middle of a fan-out: it ends by itself, and the other
-// brings the fan-out to its end. The writes in flight arrive when all copies have changed once more, and are refused: each
-// is conditional. Case C61.
+// brings the fan-out to its end. The writes in flight arrive when all copies have changed once more, and are refused:
+// each is conditional. Case C61.
 func TestC35CutOff(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)
