@@ -186,6 +186,7 @@ func TestC47HostileConnections(t *testing.T) {
 	}{
 		"a header of 1 MB": {600, "GET /metrics HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 1_000_000)},
 		"a whole request":  {4000, "GET /none HTTP/1.1\r\nHost: a\r\n\r\n"},
+		"half a request":   {1500, "GET /none HTTP/1.1\r\nHost: a\r\n"},
 	} {
 		var conns []io.Closer
 		for _, served := range []string{"health", "metrics"} {
