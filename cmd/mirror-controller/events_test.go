@@ -248,7 +248,7 @@ func TestEventsHeldBack(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}
-		if held == 0 || held > 30 {
+		if held == 0 || held > 20 {
 			t.Errorf("held back %d times", held)
 		}
 	})

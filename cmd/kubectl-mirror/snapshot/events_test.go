@@ -18,7 +18,7 @@ import (
 func event(about *corev1.ConfigMap, order int, text string) *corev1.Event {
 	fields := strings.Fields(text)
 	e := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprint(order),
+		ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprint(order * 2 % 3), // the order of a list
 			ResourceVersion: fmt.Sprint(8 + order), Annotations: map[string]string{plan.InstanceAnnotation: "default"}},
 		InvolvedObject: corev1.ObjectReference{Namespace: about.Namespace, Name: about.Name},
 		Reason:         fields[0], Type: map[bool]string{true: "Normal", false: "Warning"}[fields[0] == plan.ReasonMirrored],
@@ -46,7 +46,8 @@ func TestC70Judge(t *testing.T) {
 		{settings, "Expiring; Mirrored version=7 synced=1 expiring=2", "InSync, 1 synced, 2 expiring; Expiring"},
 		{settings, "Expiring; Foreign; Mirrored version=7 foreign=1 expiring=2", "Blocked, 1 foreign, 2 expiring; Expiring"},
 		{settings, "Mirrored version=6 synced=12", "Pending"},
-		{settings, "Mirrored version=7; Mirrored version=6 synced=1", "Pending"}, // a revert
+		{settings, "Mirrored version=7; Mirrored version=6 synced=1", "Pending"},            // a revert
+		{settings, "Mirrored version=6; Mirrored version=7; Mirrored version=6", "Pending"}, // the newest is not the last
 		{settings, "WriteFailed; Mirrored version=7 synced=1 rejected=2", "Rejected, 1 synced, 2 rejected; WriteFailed"},
 		{settings, "WriteFailed; Mirrored version=7 foreign=1 rejected=2", "Rejected, 1 foreign, 2 rejected; WriteFailed"},
 		{settings, "Foreign; Mirrored version=7 synced=1 foreign=2", "Blocked, 1 synced, 2 foreign; Foreign"},

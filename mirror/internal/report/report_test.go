@@ -42,7 +42,7 @@ func summaryOf(source *plan.Source, at targets) *report.Summary {
 		for _, namespace := range namespaces {
 			switch {
 			case state == plan.StateRejected:
-				s.Add(state, namespace, "quota of "+namespace, false)
+				s.Add(state, namespace, "quota of "+namespace+".", false)
 			case state.IsProblem():
 				s.Add(state, namespace, "why", state == plan.StateForeign)
 			}
@@ -165,7 +165,7 @@ func TestMessagesAboutASource(t *testing.T) {
 		},
 		"malformed, and fixed": {
 			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
-			{source(malformed), targets{plan.StateFrozen: {"a"}},
+			{source(malformed), targets{plan.StateFrozen: {"a"}, synced: {"b", "c"}},
 				[]string{frozen + `mirror-controller.github.io/namespace-prefix|Version 7 is frozen`}},
 			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}}, // the newest message does not hold any more
 			{source(malformed, plantest.Annotation(plan.SelectorAnnotation, "a=b=c")), nil,

@@ -61,7 +61,8 @@ func TestSelection(t *testing.T) {
 		for _, m := range s.Messages(now) {
 			got += m.Reason + ": " + m.Note
 		}
-		if s.Selection.Superseded != tc.superseded || !strings.HasPrefix(got, tc.want) || (got == "") != (tc.want == "") {
+		if s.Selection.Superseded != tc.superseded || !strings.HasPrefix(got, tc.want) || (got == "") != (tc.want == "") ||
+			strings.LastIndex(got, "NoTargets: ") > 0 {
 			t.Errorf("%s: got %d and %q, want %d and %q", tc.source.Key, s.Selection.Superseded, got, tc.superseded, tc.want)
 		}
 	}

@@ -59,7 +59,9 @@ func TestTextsFitAnEvent(t *testing.T) {
 			plan.StateNone, "Version 7 is not mirrored"},
 		plan.ReasonHeld: {named(plantest.Annotation(plan.PausedAnnotation, "true"), plantest.Annotation(
 			plan.RolloutAnnotation, "tier in ("+strings.Repeat("a,", 2000)+"a)")), plan.StateHeld, "remove both annotations."},
-		plan.ReasonInvalidAnnotation: {annotated(plan.SelectorAnnotation, strings.Repeat("Ö", 2000)), plan.StateFrozen,
+		plan.ReasonInvalidAnnotation: {named(plantest.Annotation(plan.SelectorAnnotation, strings.Repeat("Ö", 2000)),
+			plantest.Annotation(plan.RolloutAnnotation, strings.Repeat("Ö", 2000)),
+			plantest.Annotation(plan.PrefixAnnotation, strings.Repeat("Ö", 2000))), plan.StateFrozen,
 			"Version 7 is frozen: no copy of this source is created, updated or deleted. Fix the annotation."},
 		plan.ReasonMirrored: {named(), plan.StateRejected, "Synced version 7 to 0 namespaces; 500 are blocked"},
 	} {

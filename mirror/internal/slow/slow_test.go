@@ -118,7 +118,7 @@ func TestOrdinaryCallIsCut(t *testing.T) {
 		ends    time.Duration // the other, after the call began
 		want    time.Duration
 	}{
-		"another is answered":               {0, write, slow.Ordinary, 20 * ms, limit},
+		"another is answered":               {0, write, slow.Ordinary, 5 * ms, limit}, // it began before
 		"a read is answered":                {0, read, slow.Ordinary, 70 * ms, limit},
 		"another is answered later":         {0, write, slow.Ordinary, 120 * ms, limit + 50*ms},
 		"another was answered before":       {0, write, slow.Ordinary, -20 * ms, 2 * limit},
@@ -162,7 +162,7 @@ func TestAverage(t *testing.T) {
 		}, 4 * time.Second},
 		"slow writes beside an ordinary call": {func(q calls) {
 			time.AfterFunc(10*ms, func() { _, _ = q.write("c", slow.Ordinary, ms, nil) })
-			_, _ = q.write("b", slow.Whole, 500*ms, nil)
+			_, _ = q.write("b", slow.Whole, 300*ms, nil) // not beyond the bound
 		}, limit},
 		"slow writes after an ordinary call": {func(q calls) {
 			_, _ = q.write("c", slow.Ordinary, ms, nil)
@@ -209,8 +209,16 @@ func TestSecondChance(t *testing.T) {
 	refused := func(q calls) { _, _ = q.write("a", slow.Ordinary, limit, errRefused) }
 	inTime := func(q calls) { _, _ = q.write("a", slow.Ordinary, limit-1, errRefused) }
 	succeeds := func(q calls) { _, _ = q.write("a", slow.Ordinary, 2*limit-1, nil) } // the API server may be slow
-	atOnce := func(q calls) { go hangs(q); hangs(q) }
 	other := func(q calls) { _, _ = q.write("b", slow.Ordinary, ms, nil) }
+	atOnce := func(q calls) { // others are answered all the time, also between the two cuts
+		for i := range 15 {
+			if i < 2 {
+				go hangs(q)
+			}
+			time.Sleep(10 * ms)
+			other(q)
+		}
+	}
 	otherMeanwhile := func(q calls) {
 		time.AfterFunc(limit/2, func() { other(q) })
 		hangs(q)
@@ -247,7 +255,7 @@ func TestSecondChance(t *testing.T) {
 				call(q)
 				time.Sleep(ms)
 			}
-			if got := q.Put("a", settings, true); got != tc.want {
+			if got := q.Put("a", settings, true); got != tc.want || q.isSlow("a") != tc.want {
 				t.Errorf("%s: got a wait for a turn %v, want %v", name, got, tc.want)
 			}
 		})
