@@ -59,7 +59,7 @@ func (r *term) ends(loses bool, takes time.Duration) {
 		resigned = nil
 	}
 	end()
-	defer time.AfterFunc(24*time.Hour, r.stop).Stop() // or a loss that goes unheard would keep the test busy
+	defer time.AfterFunc(24*time.Hour, r.stop).Stop() // A loss that goes unheard would keep the test busy.
 	if err := <-r.ended; !errors.Is(err, want) || time.Since(began) != takes || !slices.Equal(r.resigned, resigned) {
 		r.t.Errorf("got error %v after %v, and resigned at %v, want %v after %v, %v", err, time.Since(began), r.resigned,
 			want, takes, resigned)

@@ -147,7 +147,7 @@ func TestC13ReplacedBeforeTheCall(t *testing.T) {
 			}
 			w.WaitInSync(w.CreateSource(w.Home, name, source), a)
 		}
-		reached, proceed := hook.HoldNext(c.operation)
+		reached, proceed := hook.Hold(c.operation)
 		c.decided(name)
 		w.Wait("the write of "+name, reached)
 		theirs := c.meanwhile(name)

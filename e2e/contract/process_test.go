@@ -23,7 +23,7 @@ import (
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")
-	reached, _ := w.StartWebhook(w.NS("a"), nil).HoldNext(admissionv1.Create)
+	reached, _ := w.StartWebhook(w.NS("a"), nil).Hold(admissionv1.Create)
 	p := w.Start("--health-probe-bind-address=127.0.0.1:0")
 	w.CreateSource(w.Home, "settings")
 	w.Wait("a write is in flight", reached)

@@ -120,7 +120,7 @@ To change that: ask the owner of platform/settings to leave your namespace out, 
 	blind.says(2, "explain platform/blocked", "events is forbidden: ")
 }
 
-// TestC69OddData has data that no YAML can hold: the copies are identical, and tables print no control character.
+// TestC69OddData has data that no YAML can hold: the copies are identical, and only JSON has a control character.
 func TestC69OddData(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b")
@@ -135,7 +135,7 @@ func TestC69OddData(t *testing.T) {
 	w.Edit(a, "settings", suite.WithKey("controls", "\x7f\x1b[2J"), suite.WithAnnotation("theirs", "\x7f\x1b[2J"))
 	w.Delete(b, "settings")
 	w.Create(b, "settings", odd, suite.WithAnnotation(plan.CopyAnnotation, b+"/settings"),
-		suite.WithAnnotation(plan.InstanceAnnotation, "\x7f\x1b[2J")) // which is why the source is not copied there
+		suite.WithAnnotation(plan.InstanceAnnotation, "\x7f\x1b[2J")) // So it is foreign.
 	for command, code := range map[string]int{
 		"status -A": 1, "status platform/settings": 1, "plan": 1, "explain platform/settings": 0,
 		"explain team-b/settings": 0, "explain team-a/settings": 0, "wait platform/settings --timeout=5s": 1,

@@ -70,14 +70,14 @@ func untilRefused(ctx context.Context, client kubernetes.Interface, namespace, t
 // Allow lets everything through from now on.
 func (h *webhook) Allow() { h.judge.Store(new(judge)) }
 
-// HoldNext has the next request with the operation wait in the middle: reached is closed when it is there, and
-// it goes on when proceed is called.
-func (h *webhook) HoldNext(operation admissionv1.Operation) (reached <-chan struct{}, proceed func()) {
+// Hold has the controller's requests with the operation wait in the middle: reached is closed when the first is there,
+// and they go on when proceed is called. The controller sends a request that waits long once more.
+func (h *webhook) Hold(operation admissionv1.Operation) (reached <-chan struct{}, proceed func()) {
 	arrived, released := make(chan struct{}), make(chan struct{})
-	var held atomic.Bool
+	arrive := sync.OnceFunc(func() { close(arrived) })
 	hold := judge(func(r *admissionv1.AdmissionRequest) error {
-		if r.Operation == operation && held.CompareAndSwap(false, true) {
-			close(arrived)
+		if r.Operation == operation && r.UserInfo.Username == h.w.Installed.User {
+			arrive()
 			<-released
 		}
 		return nil

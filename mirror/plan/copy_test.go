@@ -26,7 +26,7 @@ func TestInSync(t *testing.T) {
 		return plantest.Annotation("mirror-controller.github.io/"+key, value)
 	}
 	others := func(cm *corev1.ConfigMap) { cm.ResourceVersion, cm.UID = "99", "uid-99" }
-	// The moved key comes before the other binary one, as it does in data.
+	// The moved key keeps its place in the digest: before the other binary key.
 	moved := func(cm *corev1.ConfigMap) { cm.Data, cm.BinaryData["key"] = nil, []byte("value") }
 	for name, tc := range map[string]struct {
 		edit plantest.Option

@@ -61,19 +61,21 @@ func TestSharedMetadataIsForgotten(t *testing.T) {
 	held := transformed(t, r, plantest.Copy(r, plantest.Source("platform", "settings"), "team-a",
 		plantest.Annotation(plan.ChecksumAnnotation, note)))
 	hash := metadata{held.Labels, held.Annotations}.hash()
-	known := func() bool {
+	entry := func() (live *metadata, known bool) {
 		runtime.GC()
 		shared.mu.Lock()
 		defer shared.mu.Unlock()
-		_, isKnown := shared.all[hash] // also if its pointer is nil
-		return isKnown
+		p, known := shared.all[hash]
+		return p.Value(), known
 	}
-	if !known() {
+	if live, _ := entry(); live == nil {
 		t.Errorf("got no entry for an object in the cache")
 	}
 	runtime.KeepAlive(held)
-	for tries := 0; known(); tries++ { // the cleanup runs a moment after the collection
-		if tries == 1000 {
+	for tries := 0; ; tries++ { // the cleanup runs a moment after the collection
+		if _, known := entry(); !known {
+			break
+		} else if tries == 1000 {
 			t.Fatal("got an entry for an object that is gone")
 		}
 		time.Sleep(time.Millisecond)

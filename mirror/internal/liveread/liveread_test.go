@@ -54,7 +54,7 @@ func direct(ctx context.Context, f func(context.Context) error) error { return f
 func (r reader) ask(source types.NamespacedName, namespace string, notBefore time.Time) (Answer, time.Duration, error) {
 	for began := time.Now(); ; {
 		a, wait, err := r.Premise(r.Context(), direct, source, namespace, notBefore, false)
-		if wait == 0 || time.Since(began) > 3*timeout { // else a test of an answer that never serves has no end
+		if wait == 0 || time.Since(began) > 3*timeout { // An answer that never serves would keep the test busy.
 			return a, time.Since(began), err
 		}
 		time.Sleep(wait)
