@@ -199,7 +199,8 @@ func TestC77CreateAfterALiveRead(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			synctest.Wait()
 			creates = s.CountAll("team-000", "create") - creates
-			if cm := s.get("team-000"); (creates > 0) != (name == "edited") || creates > 0 && (cm == nil || cm.Data["key"] != "good") {
+			wanted, cm := name == "edited", s.get("team-000")
+			if (creates > 0) != wanted || wanted && (cm == nil || cm.Data["key"] != "good") {
 				t.Errorf("got %d creates, and %v, after the source has stopped that", creates, cm)
 			}
 		}))
