@@ -18,7 +18,7 @@ import (
 func event(about *corev1.ConfigMap, order int, text string) *corev1.Event {
 	fields := strings.Fields(text)
 	e := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprint(order * 2 % 3), // the order of a list
+		ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprint(order * 2 % 3), // a list goes by it
 			ResourceVersion: fmt.Sprint(8 + order), Annotations: map[string]string{plan.InstanceAnnotation: "default"}},
 		InvolvedObject: corev1.ObjectReference{Namespace: about.Namespace, Name: about.Name},
 		Reason:         fields[0], Type: map[bool]string{true: "Normal", false: "Warning"}[fields[0] == plan.ReasonMirrored],

@@ -61,19 +61,19 @@ func TestSharedMetadataIsForgotten(t *testing.T) {
 	held := transformed(t, r, plantest.Copy(r, plantest.Source("platform", "settings"), "team-a",
 		plantest.Annotation(plan.ChecksumAnnotation, note)))
 	hash := metadata{held.Labels, held.Annotations}.hash()
-	entry := func() (live *metadata, known bool) {
+	entry := func() (live *metadata, found bool) {
 		runtime.GC()
 		shared.mu.Lock()
 		defer shared.mu.Unlock()
-		p, known := shared.all[hash]
-		return p.Value(), known
+		p, found := shared.all[hash]
+		return p.Value(), found
 	}
 	if live, _ := entry(); live == nil {
 		t.Errorf("got no entry for an object in the cache")
 	}
 	runtime.KeepAlive(held)
 	for tries := 0; ; tries++ { // the cleanup runs a moment after the collection
-		if _, known := entry(); !known {
+		if _, found := entry(); !found {
 			break
 		} else if tries == 1000 {
 			t.Fatal("got an entry for an object that is gone")
