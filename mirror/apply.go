@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -79,41 +79,76 @@ func (w *writer) create(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 	return w.verify(plan.OpCreate, c.Source, made, err)
 }
 
-// update replaces an object that has no metadata of other people. It patches any other object: their metadata stays.
+// update brings an object in sync, and keeps other people's metadata on it. The
+// cache does not hold such metadata, so an object with some is read first.
+//
+// Somebody may write metadata faster than the watch shows it. Therefore the
+// update carries the resourceVersion of the read, and one conflict is followed by
+// another read. The ordinary retry follows the second conflict.
 func (w *writer) update(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
 	if !plan.HasOthers(c.Have) {
-		return w.put(ctx, c, c.Have)
+		want := w.rules.Desired(c.Source, c.Key.Namespace, nil)
+		want.UID = c.Have.UID
+		want.ResourceVersion = c.Have.ResourceVersion
+		return w.put(ctx, c, want)
 	}
-	patch, err := w.rules.Patch(c.Source, c.Have)
+	for tries := 1; ; tries++ {
+		live, err := w.readJudged(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		made, err := w.putBesideOthers(ctx, c, live)
+		if tries == 2 || !apierrors.IsConflict(err) {
+			return made, err
+		}
+	}
+}
+
+// readJudged reads the object that c updates. It answers a conflict if the object
+// differs from the one that was judged in more than other people's metadata: the
+// watch brings the target again.
+func (w *writer) readJudged(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
+	live, err := w.at(c).Get(ctx, c.Key.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	options := metav1.PatchOptions{FieldManager: fieldManager}
-	made, err := w.at(c).Patch(ctx, c.Key.Name, types.JSONPatchType, patch, options)
-	made, err = w.verify(plan.OpUpdate, c.Source, made, err)
-	if !isTooLarge(err) {
-		return made, err
+	if !w.rules.DiffersInOthersAlone(live, c.Have) {
+		return nil, apierrors.NewConflict(corev1.Resource("configmaps"), c.Key.Name, errChanged)
 	}
-	// Other people's labels and annotations may be the reason. Their finalizers and owners stay: a read shows them.
-	live, failed := w.at(c).Get(ctx, c.Key.Name, metav1.GetOptions{})
-	if failed != nil {
-		return nil, err
-	}
-	live.Labels, live.Annotations = nil, nil
-	return w.put(ctx, c, live)
+	return live, nil
 }
 
-// isTooLarge reports whether the API server refuses a patch because the object is too large with it, or invalid. For
-// the limits of etcd it has no status of its own.
+var errChanged = errors.New("the object has changed since it was judged")
+
+// putBesideOthers updates live, which was just read, and keeps other people's
+// metadata, unless that leaves no room for the copy.
+func (w *writer) putBesideOthers(ctx context.Context, c plan.Change, live *corev1.ConfigMap) (
+	*corev1.ConfigMap, error) {
+	made, err := w.put(ctx, c, w.rules.Desired(c.Source, c.Key.Namespace, live))
+	if isTooLarge(err) {
+		// Finalizers and owners stay.
+		live.Labels = nil
+		live.Annotations = nil
+		made, err = w.put(ctx, c, w.rules.Desired(c.Source, c.Key.Namespace, live))
+	}
+	return made, err
+}
+
+// isTooLarge reports whether the API server refuses an object for its size: by
+// its own limit of a request, by a limit of validation, or by that of etcd, for
+// which it has no status of its own. The refusal of a policy is none of these.
 func isTooLarge(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || err != nil &&
-		(strings.Contains(err.Error(), "request is too large") || strings.Contains(err.Error(), "larger than max"))
+	if err == nil {
+		return false
+	}
+	return apierrors.IsRequestEntityTooLargeError(err) ||
+		apierrors.IsInvalid(err) && apierrors.HasStatusCause(err, metav1.CauseTypeTooLong) ||
+		strings.Contains(err.Error(), "request is too large") ||
+		strings.Contains(err.Error(), "larger than max")
 }
 
-// put updates the object that c judged, and keeps the metadata of have that is not ours.
-func (w *writer) put(ctx context.Context, c plan.Change, have *corev1.ConfigMap) (*corev1.ConfigMap, error) {
-	want := w.rules.Desired(c.Source, c.Key.Namespace, have)
-	want.UID, want.ResourceVersion, want.ManagedFields = c.Have.UID, c.Have.ResourceVersion, nil
+// put updates an object.
+func (w *writer) put(ctx context.Context, c plan.Change, want *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	made, err := w.at(c).Update(ctx, want, metav1.UpdateOptions{FieldManager: fieldManager})
 	return w.verify(plan.OpUpdate, c.Source, made, err)
 }

@@ -27,8 +27,8 @@
 // One watch carries sources and copies in one order: a cache that holds a copy has already held its source. Every
 // decision reads the target first and the sources after it.
 //
-// Every write is conditional. A create fails if any object is there, an update or a patch carries the resourceVersion
-// that was judged, a delete UID and resourceVersion. An old cache, or a leader that has lost its lease, therefore costs
+// Every write is conditional. A create fails if any object is there, an update carries the resourceVersion that
+// was judged, or that of an object that was read and differs in other people's metadata alone, a delete UID and resourceVersion. An old cache, or a leader that has lost its lease, therefore costs
 // a refused call and a retry, never a wrong object.
 //
 // Preconditions cannot guard the premise of a deletion: the source is gone, or the namespace no longer qualifies. A

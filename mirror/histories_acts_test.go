@@ -401,9 +401,7 @@ func (h *history) with(change func(*faults)) {
 // hook has the faults act on the requests of the controller.
 func (h *history) hook() {
 	failureOf := func(c apitest.Call) (f failure) {
-		now := h.faults.Load().failing[c.Namespace]
-		// An invalid patch is followed by a PUT without other people's metadata, whatever the fault is by then.
-		if isExcused := c.Verb == "patch" && apierrors.IsInvalid(now.err); slices.Contains(now.verbs, c.Verb) && !isExcused {
+		if now := h.faults.Load().failing[c.Namespace]; slices.Contains(now.verbs, c.Verb) {
 			f = now
 		}
 		return f
@@ -448,8 +446,8 @@ func (h *history) fail() string {
 			apierrors.NewConflict(resource, "settings", errors.New("quota")),
 			apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), "settings", nil),
 			apierrors.NewTooManyRequestsError("later"), etcd, noWebhook, errAway),
-		verbs: pick(h, []string{"create"}, []string{"update", "patch"}, []string{"delete"}, []string{"get"},
-			[]string{"create", "update", "patch", "delete"}, []string{"create", "update", "patch", "delete", "get"}),
+		verbs: pick(h, []string{"create"}, []string{"update"}, []string{"delete"}, []string{"get"},
+			[]string{"create", "update", "delete"}, []string{"create", "update", "delete", "get"}),
 	}
 	at := pick(h, slices.Concat(historyNamespaces, h.targets)...)
 	if failing := slices.Sorted(maps.Keys(h.faults.Load().failing)); len(failing) > 0 && h.IntN(2) == 0 {

@@ -3,6 +3,7 @@ package mirror
 import (
 	"fmt"
 	goruntime "runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +44,22 @@ func TestNamespaceBecomesATarget(t *testing.T) {
 			s.wantMetric(1, "mirror_namespace_fill_seconds") // when the namespace appeared
 		}))
 	}
+}
+
+// TestC47NamespaceWithManyLabels: it is a target as every other. Each of its
+// labels counts, so it can opt out.
+func TestC47NamespaceWithManyLabels(t *testing.T) {
+	var labels []string
+	for i := range 500 {
+		labels = append(labels, fmt.Sprintf("example.com/%d", i), strings.Repeat("x", 63))
+	}
+	src := source(selector("example.com/499"))
+	inScene([]runtime.Object{src, plantest.Namespace("team-a", labels...)}, func(t *testing.T, s scene) {
+		s.wantCopy("team-a", "value")
+		s.setNamespace("team-a", append(labels, plan.DefaultLabel, plan.OptOutValue)...)
+		time.Sleep(time.Second + 100*time.Millisecond) // the grace, and the read
+		s.wantNone("team-a")
+	})(t)
 }
 
 // TestC28Terminating: nothing is created, updated or deleted there, no error is counted, and nothing is retried.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -366,8 +368,9 @@ func TestC76FinalizerOnACopy(t *testing.T) {
 	}
 }
 
-// TestC71OthersMetadata: a copy with other people's metadata is repaired in place, and that stays: one patch. Where the
-// object would be too large with it, their labels and annotations go, and nothing else.
+// TestC71OthersMetadata: a copy with other people's metadata is repaired in
+// place, and that stays: one read, one update. If the object would be too large
+// with it, their labels and annotations go, and nothing else.
 func TestC71OthersMetadata(t *testing.T) {
 	note := plantest.Annotation("note", strings.Repeat("x", 200<<10))
 	edited, label := data("spoilt"), plantest.Label("theirs", "x")
@@ -378,28 +381,33 @@ func TestC71OthersMetadata(t *testing.T) {
 	etcd := apierrors.NewInternalError(errors.New("etcdserver: request is too large"))
 	message := apierrors.NewInternalError(errors.New("rpc error: trying to send message larger than max (1 vs. 0)"))
 	for name, tc := range map[string]struct {
-		edits            []plantest.Option
-		patches, updates int
-		keeps            bool  // their labels and annotations
-		refused          error // each patch
+		edits          []plantest.Option
+		reads, updates int
+		keeps          bool  // their labels and annotations
+		refused        error // the first update
 	}{
 		"nothing":                 {[]plantest.Option{edited}, 0, 1, true, nil},
-		"a label":                 {[]plantest.Option{edited, label}, 1, 0, true, nil},
-		"much":                    {[]plantest.Option{edited, label, note, owned}, 1, 0, true, nil},
-		"finalizers, owners":      {[]plantest.Option{edited, owned}, 1, 0, true, nil},
-		"no label but theirs":     {[]plantest.Option{plantest.Without(plan.ManagedByLabel), label}, 1, 0, true, nil},
-		"all that is possible":    {[]plantest.Option{full, label, owned}, 1, 1, false, nil},
-		"too large for etcd":      {[]plantest.Option{edited, label, owned}, 1, 1, false, etcd},
-		"too large for a message": {[]plantest.Option{edited, label}, 1, 1, false, message},
-		"too large for a request": {[]plantest.Option{edited, label}, 1, 1, false,
+		"a label":                 {[]plantest.Option{edited, label}, 1, 1, true, nil},
+		"much":                    {[]plantest.Option{edited, label, note, owned}, 1, 1, true, nil},
+		"finalizers, owners":      {[]plantest.Option{edited, owned}, 1, 1, true, nil},
+		"no label but theirs":     {[]plantest.Option{plantest.Without(plan.ManagedByLabel), label}, 1, 1, true, nil},
+		"all that is possible":    {[]plantest.Option{full, label, owned}, 1, 2, false, nil},
+		"too large for etcd":      {[]plantest.Option{edited, label, owned}, 1, 2, false, etcd},
+		"too large for a message": {[]plantest.Option{edited, label}, 1, 2, false, message},
+		"too large for a request": {[]plantest.Option{edited, label}, 1, 2, false,
 			apierrors.NewRequestEntityTooLargeError("")},
+		"invalid by a policy":   {[]plantest.Option{edited, label}, 2, 2, true, invalid()},
+		"forbidden by a policy": {[]plantest.Option{edited, label}, 2, 2, true, rejected("policy")},
 	} {
 		t.Run(name, inScene(append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 			before := s.get("team-000")
-			patches, updates := s.CountAll("team-", "patch"), s.CountAll("team-", "update")
-			if tc.refused != nil {
-				s.refuse(on(tc.refused, apitest.Call{Verb: "patch"}))
-			}
+			reads, updates := s.CountAll("team-", "get"), s.CountAll("team-", "update")
+			s.refuse(func(c apitest.Call) error {
+				if c.Verb == "update" && s.CountAll("team-", "update") == updates+1 {
+					return tc.refused
+				}
+				return nil
+			})
 			s.edit("team-000", tc.edits...)
 			theirs := s.get("team-000").ObjectMeta
 			time.Sleep(time.Minute)
@@ -415,9 +423,64 @@ func TestC71OthersMetadata(t *testing.T) {
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got %.2000v\nwant %.2000v", got, want)
 			}
-			p, u := s.CountAll("team-", "patch")-patches, s.CountAll("team-", "update")-updates
-			if p != tc.patches || u != tc.updates {
-				t.Errorf("got %d patches and %d updates, want %d and %d", p, u, tc.patches, tc.updates)
+			r, u := s.CountAll("team-", "get")-reads, s.CountAll("team-", "update")-updates
+			if r != tc.reads || u != tc.updates {
+				t.Errorf("got %d reads and %d updates, want %d and %d", r, u, tc.reads, tc.updates)
+			}
+		}))
+	}
+}
+
+// invalid is the API server's answer to a write that a policy refuses by its
+// default reason. Nothing in it is too long.
+func invalid() error {
+	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind()
+	cause := field.Forbidden(field.NewPath("metadata", "labels"), "policy")
+	return apierrors.NewInvalid(kind, "settings", field.ErrorList{cause})
+}
+
+// TestC71MetadataWrittenMeanwhile: somebody changes a copy between the event, the
+// read before the repair, and the repair itself.
+func TestC71MetadataWrittenMeanwhile(t *testing.T) {
+	label := plantest.Label("theirs", "x")
+	for name, tc := range map[string]struct {
+		before         string // the verb of the request that the change comes before
+		times          int
+		change         plantest.Option
+		reads, updates int
+	}{
+		"metadata, before the read":            {"get", 1, label, 1, 1},
+		"metadata, before the update":          {"update", 1, label, 2, 2},
+		"metadata, before two updates":         {"update", 2, label, 3, 3},
+		"our own keys, before the read":        {"get", 1, plantest.Without(plan.ChecksumAnnotation), 2, 1},
+		"that it is our copy, before the read": {"get", 1, plantest.Without(plan.CopyAnnotation), 1, 0},
+	} {
+		t.Run(name, inScene(append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+			s.edit("team-000", plantest.Label("first", "x"))
+			synctest.Wait()
+			reads, updates := s.CountAll("team-", "get"), s.CountAll("team-", "update")
+			left := tc.times
+			s.beforeCall(func(c apitest.Call) {
+				if c.Verb == tc.before && c.Namespace == "team-000" && left > 0 {
+					left--
+					s.edit("team-000", tc.change, plantest.Annotation("count", strconv.Itoa(left)))
+				}
+			})
+			s.edit("team-000", data("spoilt"))
+			time.Sleep(time.Minute)
+			s.beforeCall(nil)
+			synctest.Wait()
+			if got := s.get("team-000"); tc.updates == 0 && got.Data["key"] != "spoilt" {
+				t.Errorf("got %v, want it released", got)
+			} else if tc.updates > 0 {
+				s.wantCopy("team-000", "value")
+				if got.Annotations["count"] != "0" || got.Labels["first"] != "x" {
+					t.Errorf("got %v, want their metadata kept", got)
+				}
+			}
+			r, u := s.CountAll("team-", "get")-reads, s.CountAll("team-", "update")-updates
+			if tc.updates > 0 && r != tc.reads || u != tc.updates {
+				t.Errorf("got %d reads and %d updates, want %d and %d", r, u, tc.reads, tc.updates)
 			}
 		}))
 	}

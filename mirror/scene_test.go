@@ -370,7 +370,7 @@ func (s scene) wantCopies(want int, prefix, value string) {
 // countWrites returns how many writes came in namespaces with this prefix.
 func (s scene) countWrites(prefix string) int {
 	synctest.Wait()
-	return s.CountAll(prefix, "create", "update", "patch", "delete")
+	return s.CountAll(prefix, "create", "update", "delete")
 }
 
 // wantWrites fails the test unless so many writes came in namespaces with this prefix.

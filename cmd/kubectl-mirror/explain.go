@@ -150,8 +150,6 @@ func (x *subject) withheld(sources []*plan.Source) (why, remedy string) {
 			return "there is no namespace " + x.key.Namespace + ", and a new one would be no target: " + why, remedy
 		}
 		return "there is no namespace " + x.key.Namespace, "kubectl create namespace " + x.key.Namespace
-	case plan.LabelsTruncated(x.ns):
-		return "its labels take more than 8 KiB", "remove labels of the namespace"
 	case len(sources) == 0:
 		return fmt.Sprintf("no ConfigMap of this name has the label %s=%s", x.Label(), plan.SourceValue), ""
 	}

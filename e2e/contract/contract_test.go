@@ -61,7 +61,7 @@ func TestEachKindOfWrite(t *testing.T) {
 	policies.ExpectUsed(t, suite.New(t).ShippedRules(), requests)
 }
 
-// writeEachKind brings about each kind of request: create, update, patch and delete copies, read what is in the way, a
+// writeEachKind brings about each kind of request: create, update and delete copies, read what is in the way, a
 // source that is gone and a namespace that opted out, and write events, one of them twice and one on a copy.
 func writeEachKind(w *suite.World, p *shipped.Process) {
 	w.Helper()
@@ -92,9 +92,9 @@ func writeEachKind(w *suite.World, p *shipped.Process) {
 	w.Edit(w.Home, "settings", suite.WithoutLabel(w.Label))
 	w.WaitGone("settings", b, c)
 	w.ExpectWrites("settings",
-		"create "+a, "patch "+b, "delete "+c, "create "+c, // adopted; what is immutable is created again
+		"create "+a, "update "+b, "delete "+c, "create "+c, // adopted; what is immutable is created again
 		"update "+a, "update "+a, "update "+a, // restored
-		"update "+a, "patch "+b, "update "+c, // made immutable; b has a label of others
+		"update "+a, "update "+b, "update "+c, // made immutable
 		"delete "+a, "delete "+b, "delete "+c, "create "+a, "create "+b, "create "+c, // other data
 		"delete "+a, "delete "+b, "delete "+c) // opted out; unlabelled
 }

@@ -72,9 +72,9 @@ func TestKubectlCheck(t *testing.T) {
 	admin.says(0, "wait platform/settings", "platform/settings: InSync, 1 synced")
 	w.WaitInSync(source, w.NS("a"))
 	policies.Sh(w.World, "kubectl patch clusterrole "+w.FullName+" --type=json --patch='"+
-		`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "update", "delete"]}]'`)
+		`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "delete"]}]'`)
 	w.Stop(p)
-	admin.until(1, "check", "system:serviceaccount:mirror-system:mirror-controller may not patch configmaps: grant",
+	admin.until(1, "check", "system:serviceaccount:mirror-system:mirror-controller may not update configmaps: grant",
 		"permissions  to do  ", "; Lease mirror-system/mirror-controller: nobody holds it: kubectl -n mirror-system ")
 	policies.Sh(w.World, "kubectl label clusterrolebinding "+w.FullName+" "+suite.InstallationLabel+"-")
 	admin.until(1, "check", "probe/confined  to do  the API server would let the controller create any ConfigMap ",

@@ -50,17 +50,10 @@ func change(options ...suite.Option) request {
 }
 
 // patch sends a JSON patch.
-func patch(operations string) request { return sendPatch(types.JSONPatchType, operations) }
-
-// apply applies a plain object on the side of the server, which creates it if it is not there.
-func apply(ctx context.Context, p place) error {
-	body := `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "` + p.name + `"}}`
-	return sendPatch(types.ApplyPatchType, body)(ctx, p)
-}
-
-func sendPatch(kind types.PatchType, body string) request {
+func patch(operations string) request {
 	return func(ctx context.Context, p place) error {
-		_, err := p.Patch(ctx, p.name, kind, []byte(body), metav1.PatchOptions{FieldManager: "policies"})
+		options := metav1.PatchOptions{FieldManager: "policies"}
+		_, err := p.Patch(ctx, p.name, types.JSONPatchType, []byte(operations), options)
 		return err
 	}
 }

@@ -1,19 +1,13 @@
 package apitest
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"net/http"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -174,40 +168,6 @@ func (c client[T]) Update(ctx context.Context, o T, options metav1.UpdateOptions
 	}
 	return c.do(ctx, "update", o.GetName(), func(this Call) (T, error) {
 		o, by := c.altered(this, o)
-		return c.store.update(o, by)
-	})
-}
-
-// Patch applies a JSON patch to the object as it is stored, as the API server does: a conflict if the patch names
-// another resourceVersion, and 422 if an operation does not apply.
-func (c client[T]) Patch(ctx context.Context, name string, _ types.PatchType, data []byte, options metav1.PatchOptions,
-	_ ...string) (T, error) {
-	k := Key{Namespace: c.namespace, Name: name}
-	if c.hooked && (options.FieldManager == "" || !bytes.Contains(data, []byte(`"/metadata/resourceVersion"`))) {
-		c.server.isUnsafe("patch without resourceVersion or field manager: %s", k)
-	}
-	return c.do(ctx, "patch", name, func(this Call) (none T, err error) {
-		patch, err := jsonpatch.DecodePatch(data)
-		if err != nil {
-			return none, apierrors.NewBadRequest(err.Error())
-		}
-		old, err := c.store.Get(k)
-		if err != nil {
-			return none, err
-		}
-		text, err := json.Marshal(old)
-		if err == nil {
-			text, err = patch.Apply(text)
-		}
-		patched := c.store.empty.DeepCopy()
-		if err == nil {
-			err = json.Unmarshal(text, patched)
-		}
-		if err != nil {
-			return none, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", c.store.resource, name,
-				err.Error(), 0, true)
-		}
-		o, by := c.altered(this, patched)
 		return c.store.update(o, by)
 	})
 }

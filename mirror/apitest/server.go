@@ -30,7 +30,7 @@ type Call struct{ Verb, Resource, Namespace string }
 
 // IsWrite reports whether the request changes something.
 func (c Call) IsWrite() bool {
-	return slices.Contains([]string{"create", "update", "patch", "delete"}, c.Verb)
+	return slices.Contains([]string{"create", "update", "delete"}, c.Verb)
 }
 
 // Hooks act on the requests of the controller. Those that are nil do nothing.

@@ -44,7 +44,7 @@ func writePayload(w io.Writer, cm *corev1.ConfigMap) {
 func checksum(payload digest, labels, annotations map[string]string) string {
 	h := sha256.New()
 	writeContent(h, payload, labels, annotations)
-	return hashed + hex.EncodeToString(h.Sum(nil))
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
 // writeContent writes the encoding of everything that is copied, which checksum hashes.

@@ -2,24 +2,27 @@ package plan
 
 import (
 	"bytes"
-	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// inSync reports whether have, a copy of ours, matches s. It compares the content itself: the checksum annotation
-// survives an edit of the data.
+// inSync reports whether have, a stripped copy of ours, matches s. It compares
+// the content itself: the checksum annotation survives an edit of the data.
 func (r *Rules) inSync(s *Source, have *corev1.ConfigMap) bool {
-	return payloadDigest(have) == s.payload && r.marksDiffer(s, have) == "" &&
-		(s.copied == "" || r.contentOf(have) == s.Checksum)
+	content, listsCopied := have.Annotations[contentMark]
+	return payloadDigest(have) == s.payload &&
+		r.marksDiffer(s, have) == "" &&
+		listsCopied == (s.copied != "") &&
+		(!listsCopied || content == s.Checksum)
 }
 
-// Differs returns what of made, the API server's answer to a write, differs from a copy of s, in words; empty if
-// nothing does. The answer has its payload, and comparing that is cheaper than hashing it.
+// Differs returns what of made, the API server's answer to a write, differs
+// from a copy of s, in words; empty if nothing does. The answer has its
+// payload, and comparing that is cheaper than hashing it.
 func (r *Rules) Differs(s *Source, made *corev1.ConfigMap) string {
 	if difference := r.marksDiffer(s, made); difference != "" {
 		return difference
@@ -31,6 +34,8 @@ func (r *Rules) Differs(s *Source, made *corev1.ConfigMap) string {
 		return "binaryData"
 	case isImmutable(made) != isImmutable(s.ConfigMap):
 		return "immutable"
+	case made.Annotations[CopiedAnnotation] != s.copied:
+		return "annotation " + CopiedAnnotation
 	case !containsAll(made.Labels, s.labels):
 		return "labels"
 	case !containsAll(made.Annotations, s.annotations):
@@ -39,8 +44,9 @@ func (r *Rules) Differs(s *Source, made *corev1.ConfigMap) string {
 	return ""
 }
 
-// marksDiffer returns the first label or annotation by which have is no copy of s in sync; empty if it has all of them.
-// Metadata that was copied earlier and is no longer wanted is listed by the copied annotation, which differs then.
+// marksDiffer returns the first label or annotation by which have is no copy of
+// s in sync; empty if have has all of them. Both kinds of ConfigMaps will do: as
+// the API server has them, and stripped.
 func (r *Rules) marksDiffer(s *Source, have *corev1.ConfigMap) string {
 	m := MarksOf(have)
 	sum, _ := valueOf(have, ChecksumAnnotation)
@@ -60,33 +66,65 @@ func (r *Rules) marksDiffer(s *Source, have *corev1.ConfigMap) string {
 		return "annotation " + ChecksumAnnotation
 	case adopting:
 		return "annotation " + AdoptAnnotation
-	case boundedCopied(have.Annotations[CopiedAnnotation]) != boundedCopied(s.copied):
-		return "annotation " + CopiedAnnotation
 	}
 	return ""
 }
 
-// contentOf returns the checksum of the payload of cm, and of the metadata that its copied annotation lists.
+// contentOf returns the checksum of everything that a ConfigMap of the API holds
+// of a source: its payload, and the metadata that its copied annotation lists.
+// It is empty if the annotation is not as the controller writes it, so that no
+// copy with such an annotation counts as in sync.
 func (r *Rules) contentOf(cm *corev1.ConfigMap) string {
-	if sum, ok := cm.Annotations[contentMark]; ok {
-		return sum
+	list := cm.Annotations[CopiedAnnotation]
+	labelKeys, annotationKeys := copiedKeys(list, r.label)
+	labels := only(cm.Labels, labelKeys...)
+	annotations := only(cm.Annotations, annotationKeys...)
+	if list != copiedList(labels, annotations) {
+		return ""
 	}
-	labels, annotations := copiedKeys(cm.Annotations[CopiedAnnotation], r.label)
-	return checksum(payloadDigest(cm), only(cm.Labels, labels...), only(cm.Annotations, annotations...))
+	return checksum(payloadDigest(cm), labels, annotations)
 }
 
-// MatchesChecksum reports whether a copy holds what its checksum annotation says.
+// MatchesChecksum reports whether a copy, stripped or not, holds the content that
+// its checksum annotation names.
 func (r *Rules) MatchesChecksum(cm *corev1.ConfigMap) bool {
-	return cm.Annotations[ChecksumAnnotation] == r.contentOf(cm)
+	content, listsCopied := cm.Annotations[contentMark]
+	if !listsCopied {
+		content = r.contentOf(cm)
+	}
+	return cm.Annotations[ChecksumAnnotation] == content
+}
+
+// DiffersInOthersAlone reports whether live, as the API server has it, differs
+// from have, a stripped object of the cache, in nothing but metadata of other
+// people.
+func (r *Rules) DiffersInOthersAlone(live, have *corev1.ConfigMap) bool {
+	return equality.Semantic.DeepEqual(r.withoutOthers(live), r.withoutOthers(have))
+}
+
+// withoutOthers returns what decisions depend on of an object: its stripped form
+// without the marks of other people's metadata. Finalizers forbid an adoption,
+// so those of a foreign object count.
+func (r *Rules) withoutOthers(cm *corev1.ConfigMap) *corev1.ConfigMap {
+	own := *cm
+	r.Strip(&own)
+	own.ResourceVersion = ""
+	own.Annotations = maps.Clone(own.Annotations)
+	delete(own.Annotations, othersMark)
+	if _, ours := r.SourceOf(cm); ours {
+		own.Finalizers = nil
+	}
+	return &own
 }
 
 func containsAll(have, want map[string]string) bool {
 	return maps.Equal(only(have, slices.Collect(maps.Keys(want))...), want)
 }
 
-// Desired returns the copy of s in namespace. have is the present object there, or nil. Desired keeps its
-// resourceVersion and UID, and what have holds of other people's metadata. The result shares its payload with the
-// source and must not be changed.
+// Desired returns the copy of s in namespace. have is nil, or the object there
+// as the API server has it: the copy keeps the UID and the resourceVersion of
+// have, and the metadata of other people on it. The result shares its payload
+// with the source and must not be changed.
 func (r *Rules) Desired(s *Source, namespace string, have *corev1.ConfigMap) *corev1.ConfigMap {
 	want := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: s.Key.Name},
@@ -96,11 +134,13 @@ func (r *Rules) Desired(s *Source, namespace string, have *corev1.ConfigMap) *co
 	}
 	if have != nil {
 		have.ObjectMeta.DeepCopyInto(&want.ObjectMeta)
-		labels, annotations := r.outdated(s, have)
-		maps.DeleteFunc(want.Labels, func(k, _ string) bool { return slices.Contains(labels, k) })
-		maps.DeleteFunc(want.Annotations, func(k, _ string) bool { // nor marks of the cache
-			return strings.HasPrefix(k, "/") || slices.Contains(annotations, k)
-		})
+		// An earlier write has copied these labels and annotations. The ones
+		// that are still wanted are set below.
+		copiedLabels, copiedAnnotations := copiedKeys(have.Annotations[CopiedAnnotation], r.label)
+		without(want.Labels, copiedLabels)
+		without(want.Annotations, copiedAnnotations)
+		without(want.Annotations, []string{CopiedAnnotation, AdoptAnnotation})
+		want.ManagedFields = nil
 	}
 	labels, annotations := r.metadata(s, namespace)
 	want.Labels, want.Annotations = merged(want.Labels, labels), merged(want.Annotations, annotations)
@@ -122,70 +162,9 @@ func (r *Rules) metadata(s *Source, namespace string) (labels, annotations map[s
 	return labels, annotations
 }
 
-// outdated returns the labels and annotations that an update of have to a copy of s removes: those that an earlier
-// write copied, and ours, as far as a copy of s does not have them. have may lack what the copied annotation lists.
-func (r *Rules) outdated(s *Source, have *corev1.ConfigMap) (labels, annotations []string) {
-	list, listed := have.Annotations[CopiedAnnotation]
-	labels, annotations = copiedKeys(list, r.label)
-	if listed && s.copied == "" {
-		annotations = append(annotations, CopiedAnnotation)
-	}
-	if _, adopting := have.Annotations[AdoptAnnotation]; adopting {
-		annotations = append(annotations, AdoptAnnotation)
-	}
-	labels = slices.DeleteFunc(labels, func(k string) bool { _, wanted := s.labels[k]; return wanted })
-	annotations = slices.DeleteFunc(annotations, func(k string) bool { _, wanted := s.annotations[k]; return wanted })
-	return labels, annotations
-}
-
-// operation is an operation of a JSON patch, RFC 6902.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
-}
-
-// Patch returns the JSON patch by which have, as the cache holds it, becomes a copy of s and keeps other people's
-// metadata. If the resourceVersion is not that of have, the API server answers a conflict.
-func (r *Rules) Patch(s *Source, have *corev1.ConfigMap) ([]byte, error) {
-	p := []operation{{"replace", "/metadata/resourceVersion", have.ResourceVersion}}
-	p = setOrRemove(p, "/data", s.ConfigMap.Data, len(s.ConfigMap.Data) > 0)
-	p = setOrRemove(p, "/binaryData", s.ConfigMap.BinaryData, len(s.ConfigMap.BinaryData) > 0)
-	p = setOrRemove(p, "/immutable", isImmutable(s.ConfigMap), s.ConfigMap.Immutable != nil)
-	labels, annotations := r.metadata(s, have.Namespace)
-	oldLabels, oldAnnotations := r.outdated(s, have)
-	// Without the list of what was copied, all labels and annotations are replaced. Else there is an annotation of ours.
-	listed := !strings.HasPrefix(have.Annotations[CopiedAnnotation], hashed)
-	labelled := len(have.Labels) > 0 || have.Annotations[othersMark] == otherLabels
-	p = patchMap(p, "/metadata/labels", labels, oldLabels, listed && labelled)
-	p = patchMap(p, "/metadata/annotations", annotations, oldAnnotations, listed)
-	return json.Marshal(p)
-}
-
-// setOrRemove adds the operations that set the value at a path, or remove it. What may be absent cannot be removed
-// before it is added.
-func setOrRemove(p []operation, path string, value any, set bool) []operation {
-	p = append(p, operation{"add", path, value})
-	if !set {
-		p = append(p, operation{Op: "remove", Path: path})
-	}
-	return p
-}
-
-// patchMap adds the operations that set entries of a map and remove others. keep says that the object has the map, and
-// keeps its other entries.
-func patchMap(p []operation, path string, set map[string]string, remove []string, keep bool) []operation {
-	escape := strings.NewReplacer("~", "~0", "/", "~1")
-	if !keep {
-		p = append(p, operation{"add", path, map[string]string{}})
-	}
-	for _, k := range slices.Sorted(maps.Keys(set)) {
-		p = append(p, operation{"add", path + "/" + escape.Replace(k), set[k]})
-	}
-	for _, k := range remove {
-		p = setOrRemove(p, path+"/"+escape.Replace(k), "", false)
-	}
-	return p
+// without removes the entries of m with these keys.
+func without(m map[string]string, keys []string) {
+	maps.DeleteFunc(m, func(key, _ string) bool { return slices.Contains(keys, key) })
 }
 
 // merged adds the entries of more to base, which may be nil, and returns base.

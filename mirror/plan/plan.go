@@ -94,11 +94,11 @@ type Change struct {
 //	copy without label  | update or recreate                 | nothing: it counts as released
 //	being deleted       | nothing: it is in the way          | nothing
 //
-// Nothing happens if the winner is frozen or holds the target, nor in a namespace that is terminating, absent from the
-// cache or without its labels there, nor under a reserved name.
+// Nothing happens if the winner is frozen or holds the target, nor in a namespace
+// that is terminating or absent from the cache, nor under a reserved name.
 func (r *Rules) Decide(v *View, t Target) Change {
 	c := Change{Key: t.Key}
-	if t.Namespace == nil || LabelsTruncated(t.Namespace) || Terminating(t.Namespace) || Reserved(t.Key.Name) {
+	if t.Namespace == nil || Terminating(t.Namespace) || Reserved(t.Key.Name) {
 		return c
 	}
 	if t.Have != nil {
@@ -211,7 +211,7 @@ func (r *Rules) DependsOnLabels(v *View) bool { return !r.selector.Empty() || le
 // gone, and of its namespace, too, if labels decide. v has the sources in the cache.
 func (r *Rules) StillUnwanted(c Change, v *View, source *corev1.ConfigMap, ns *corev1.Namespace) bool {
 	inScope := r.opts.Prune || r.Scope(c.CopyOf, ns) == NotExcluded
-	if LabelsTruncated(ns) || r.Winner(v, ns, c.CopyOf) != nil || !inScope {
+	if r.Winner(v, ns, c.CopyOf) != nil || !inScope {
 		return false
 	}
 	return source == nil || !r.AsksToBeMirrored(source) ||

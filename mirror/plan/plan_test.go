@@ -112,11 +112,9 @@ func TestDecideAboutACopy(t *testing.T) {
 			state: StateFrozen},
 		"C31 frozen, label removed": {sources: cms(frozen, tenant), have: have(plantest.Without(DefaultLabel)),
 			state: StateFrozen, behind: "team-b"},
-		"C31 frozen, a free place":        {sources: cms(frozen, tenant), op: OpCreate, owner: "team-b"},
-		"C41 namespace not in the cache":  {absent: true, have: have()},
-		"C43 label removed, unwanted":     {have: have(plantest.Without(DefaultLabel))},
-		"C47 labels not in the cache":     {sources: cms(src, tenant), ns: truncated("team-a")},
-		"C47 the same, and a source gone": {ns: truncated("team-a"), have: have()},
+		"C31 frozen, a free place":       {sources: cms(frozen, tenant), op: OpCreate, owner: "team-b"},
+		"C41 namespace not in the cache": {absent: true, have: have()},
+		"C43 label removed, unwanted":    {have: have(plantest.Without(DefaultLabel))},
 	})
 }
 
@@ -309,7 +307,6 @@ func TestC62Held(t *testing.T) {
 		"without label, read live":    held(OpUpdate, cms(src(paused)), ns, have(plantest.Without(DefaultLabel))),
 		"reserved name":               {sources: cms(plantest.Source("platform", "kube-root-ca.crt", paused))},
 		"its own namespace":           {sources: cms(plantest.Source("team-a", "settings", paused))},
-		"C47 labels not in the cache": {sources: changed(rollout), ns: truncated("team-a"), have: have()},
 		"narrowed, a canary": {sources: cms(src(rollout, narrow)), ns: canary, have: have(),
 			op: OpDelete, why: ExcludedByPrefix},
 		"C74 malformed, ranks behind":               held(OpUpdate, cms(src(paused), malformed), ns, theirs),

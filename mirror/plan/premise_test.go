@@ -43,7 +43,6 @@ func TestStillUnwanted(t *testing.T) {
 		"C62 paused meanwhile":             {r, narrowed, paused, out, false},
 		"C62 held by rollout":              {r, narrowed, rollout, out, false},
 		"C62 not held by rollout":          {r, narrowed, rollout, canary, true},
-		"C47 labels not known":             {r, narrowed, nil, truncated("team-a"), false},
 		"C17 source out of scope":          {narrow, narrowed, nil, a, false},
 		"C17 source out of scope, --prune": {pruning, narrowed, nil, a, true},
 		"C17 source there, --prune":        {pruning, narrowed, src, a, true},

@@ -134,9 +134,6 @@ func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) []Ex
 	all := map[Exclusion]bool{}
 	for ns := range namespaces {
 		e := r.Exclusion(s, ns)
-		if LabelsTruncated(ns) && r.AllowsTarget(ns.Name) {
-			e = ExcludedTerminating
-		}
 		switch e {
 		case NotExcluded:
 			return nil
@@ -160,7 +157,7 @@ func (r *Rules) ExplainExcluded(s *Source, excluded []Exclusion) (why, remedy st
 	case slices.Equal(excluded, []Exclusion{ExcludedName}):
 		return r.noNamespace(), "create such a namespace, or start the controller with other flags"
 	case slices.Equal(excluded, []Exclusion{ExcludedTerminating}):
-		return "each that the flags allow is being deleted, or its labels take more than 8 KiB", "create another one"
+		return "each that the flags allow is being deleted", "create another one"
 	case slices.Contains(excluded, ExcludedOwn):
 		return "the only namespace that is selected, " + s.Key.Namespace + ", is that of the source",
 			exclusions[ExcludedOwn].remedy

@@ -48,7 +48,8 @@ func (r *Rules) ParseSource(cm *corev1.ConfigMap) *Source {
 	if s.OutOfScope { // it has no targets: nothing else matters
 		return s
 	}
-	s.Bytes, s.payload = sizeOf(cm.Data, 0)+sizeOf(cm.BinaryData, 0), payloadDigest(cm)
+	s.Bytes = sizeOf(cm.Data) + sizeOf(cm.BinaryData)
+	s.payload = payloadDigest(cm)
 	s.labels = selectCopied(cm.Labels, r.opts.CopyLabels, r.label)
 	s.annotations = selectCopied(cm.Annotations, r.opts.CopyAnnotations, r.label)
 	s.Checksum, s.copied = checksum(s.payload, s.labels, s.annotations), copiedList(s.labels, s.annotations)
@@ -71,10 +72,10 @@ func quoteAnnotation(cm *corev1.ConfigMap, key string) string {
 	return ""
 }
 
-// sizeOf returns the size of the keys and values of a map, and extra for each entry.
-func sizeOf[V string | []byte](m map[string]V, extra int) (n int) {
+// sizeOf returns the size of the keys and values of a map, in bytes.
+func sizeOf[V string | []byte](m map[string]V) (n int) {
 	for k, v := range m {
-		n += len(k) + len(v) + extra
+		n += len(k) + len(v)
 	}
 	return n
 }

@@ -8,25 +8,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Marks of the cache are annotations. No object from the API can have them: a key that begins with '/' is invalid.
+// Marks of the cache are annotations. No object from the API can have them: a
+// key that begins with '/' is invalid.
 const (
-	payloadMark   = "/payload"   // the digest of the payload
-	contentMark   = "/content"   // the checksum of the payload and the metadata that the copied annotation lists, if any
-	selfMark      = "/self"      // the copy annotation names the object itself
-	othersMark    = "/others"    // there is metadata of other people; otherLabels if some of it are labels
-	truncatedMark = "/truncated" // the labels of the namespace are left out
+	// payloadMark is the digest of the payload.
+	payloadMark = "/payload"
+	// contentMark, on an object with a copied annotation, stands for that
+	// annotation and the metadata that it lists. Its value is that of contentOf.
+	contentMark = "/content"
+	// selfMark stands for a copy annotation that names the object itself.
+	selfMark = "/self"
+	// othersMark stands for metadata of other people.
+	othersMark = "/others"
 )
 
-const (
-	// Bounds in bytes: of the labels that the cache keeps of a namespace, of a value of ours (the longest true one is a
-	// key: 63 and 253 and a '/'), and of the copied annotation, of which a longer one is replaced by a hash.
-	maxLabels, maxValue, maxCopied = 8 << 10, 600, 4 << 10
+// maxValue is how many bytes the value of an annotation of ours can have. The
+// longest one that the controller writes is a key: 63 and 253 bytes and a '/'.
+const maxValue = 600
 
-	hashed      = "sha256:" // the beginning of a hash
-	otherLabels = "labels"
-)
-
-// valueOf returns an annotation of ours. One above maxValue counts as absent: somebody else has written it.
+// valueOf returns an annotation of ours. One above maxValue counts as absent:
+// somebody else has written it.
 func valueOf(cm *corev1.ConfigMap, key string) (value string, found bool) {
 	if value, found = cm.Annotations[key]; len(value) > maxValue {
 		return "", false
@@ -34,17 +35,11 @@ func valueOf(cm *corev1.ConfigMap, key string) (value string, found bool) {
 	return value, found
 }
 
-// boundedCopied returns a value of the copied annotation, or the hash that stands for it.
-func boundedCopied(list string) string {
-	if len(list) <= maxCopied {
-		return list
-	}
-	return checksum(digest(list), nil, nil)
-}
-
-// Strip prepares a ConfigMap for the cache. A source keeps its payload. Everything else keeps digests in place of its
-// payload and of the copied metadata, our own keys, and a mark if there is anything else. Strip changes cm, but no map
-// of cm. It is idempotent: the cache applies it twice on a relist.
+// Strip prepares a ConfigMap for the cache. A source keeps its payload. Anything
+// else keeps digests in place of its payload and of the copied metadata, our own
+// keys, and a mark if there is metadata of other people. So nothing that a
+// tenant writes into a ConfigMap makes the cache larger. Strip changes cm, but no
+// map of cm. It is idempotent: the cache applies it twice on a relist.
 func (r *Rules) Strip(cm *corev1.ConfigMap) {
 	cm.ManagedFields = nil
 	if _, done := cm.Annotations[payloadMark]; done || r.IsSource(cm) {
@@ -57,15 +52,13 @@ func (r *Rules) Strip(cm *corev1.ConfigMap) {
 		}
 	}
 	kept[payloadMark] = string(payloadDigest(cm))
-	if list, found := cm.Annotations[CopiedAnnotation]; found {
-		kept[CopiedAnnotation], kept[contentMark] = boundedCopied(list), r.contentOf(cm)
+	if _, listsCopied := cm.Annotations[CopiedAnnotation]; listsCopied {
+		kept[contentMark] = r.contentOf(cm)
 	}
 	if namesItself(cm) { // all copies of a source differ in this annotation
 		kept[selfMark] = ""
 	}
-	if hasLabels, hasAny := r.others(cm); hasLabels {
-		kept[othersMark] = otherLabels
-	} else if hasAny {
+	if r.hasOthers(cm) {
 		kept[othersMark] = ""
 	}
 	labels := cm.Labels
@@ -83,13 +76,14 @@ func (r *Rules) Strip(cm *corev1.ConfigMap) {
 	}
 }
 
-// others reports whether cm has labels of other people, and whether it has any metadata of theirs: labels, annotations,
-// finalizers or ownerReferences.
-func (r *Rules) others(cm *corev1.ConfigMap) (hasLabels, hasAny bool) {
+// hasOthers reports whether an object of the API has metadata of other people:
+// labels, annotations, finalizers or ownerReferences.
+func (r *Rules) hasOthers(cm *corev1.ConfigMap) bool {
 	labels, annotations := copiedKeys(cm.Annotations[CopiedAnnotation], r.label)
-	hasLabels = len(cm.Labels) > count(cm.Labels, r.label, ManagedByLabel)+count(cm.Labels, labels...)
-	return hasLabels, hasLabels || len(cm.Finalizers)+len(cm.OwnerReferences) > 0 ||
-		len(cm.Annotations) > count(cm.Annotations, ourAnnotations...)+count(cm.Annotations, annotations...)
+	ourLabels := count(cm.Labels, r.label, ManagedByLabel) + count(cm.Labels, labels...)
+	ours := count(cm.Annotations, ourAnnotations...) + count(cm.Annotations, annotations...)
+	return len(cm.Finalizers) > 0 || len(cm.OwnerReferences) > 0 ||
+		len(cm.Labels) > ourLabels || len(cm.Annotations) > ours
 }
 
 // count returns how many of these keys, which differ, m has.
@@ -108,27 +102,15 @@ func HasOthers(have *corev1.ConfigMap) bool {
 	return others
 }
 
-// StripNamespace prepares a namespace for the cache, which keeps its labels and its phase. Of labels that take more
-// than maxLabels it keeps none: see [LabelsTruncated]. It is idempotent, and changes no map.
+// StripNamespace prepares a namespace for the cache, which keeps its labels and
+// its phase. It is idempotent.
 func StripNamespace(ns *corev1.Namespace) {
-	if LabelsTruncated(ns) {
-		return
-	}
 	ns.ObjectMeta = metav1.ObjectMeta{
 		Name: Intern(ns.Name), UID: ns.UID, ResourceVersion: ns.ResourceVersion,
 		CreationTimestamp: ns.CreationTimestamp, DeletionTimestamp: ns.DeletionTimestamp, Labels: ns.Labels,
 	}
-	ns.Spec, ns.Status.Conditions = corev1.NamespaceSpec{}, nil
-	if sizeOf(ns.Labels, 64) > maxLabels { // an entry takes some 64 bytes of memory besides its text
-		ns.Labels, ns.Annotations = nil, map[string]string{truncatedMark: ""}
-	}
-}
-
-// LabelsTruncated reports whether the cache does not hold the labels of the namespace. No rule can be applied to such a
-// namespace, so nothing is changed there.
-func LabelsTruncated(ns *corev1.Namespace) bool {
-	_, truncated := ns.Annotations[truncatedMark]
-	return truncated
+	ns.Spec = corev1.NamespaceSpec{}
+	ns.Status.Conditions = nil
 }
 
 // only returns the entries of m with these keys; nil if there are none.

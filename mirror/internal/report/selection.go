@@ -33,7 +33,7 @@ func Select(rules *plan.Rules, namespaces iter.Seq[*corev1.Namespace], sources [
 		all[s.Key] = &Selection{}
 	}
 	for _, ns := range sorted {
-		if !rules.AllowsTarget(ns.Name) || plan.LabelsTruncated(ns) {
+		if !rules.AllowsTarget(ns.Name) {
 			continue
 		}
 		has := owner(ns.Name)

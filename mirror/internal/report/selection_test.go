@@ -19,17 +19,14 @@ import (
 // first of these, and the winner there.
 func TestSelection(t *testing.T) {
 	owners := map[string]string{"team-a": "base", "team-b": "platform", "team-c": "platform", "team-d": "base",
-		"team-e": "base", "team-f": "base", "other": "base"}
+		"team-e": "base", "other": "base"}
 	owner := func(namespace string) (k types.NamespacedName) {
 		if o := owners[namespace]; o != "" {
 			k = types.NamespacedName{Namespace: o, Name: "settings"}
 		}
 		return k
 	}
-	large := plantest.Namespace("team-f")
-	large.Labels["large"] = strings.Repeat("x", 9000)
-	plan.StripNamespace(large)
-	namespaces := []*corev1.Namespace{large, plantest.Namespace("team-d", "mirror", "false"), plantest.Namespace("other"),
+	namespaces := []*corev1.Namespace{plantest.Namespace("team-d", "mirror", "false"), plantest.Namespace("other"),
 		plantest.Namespace("team-c"), plantest.Terminating("team-e"), plantest.Namespace("team-free"),
 		plantest.Namespace("team-b"), plantest.Namespace("team-a", "tier", "gold")}
 	named := func(namespace string, options ...plantest.Option) *plan.Source {
