@@ -22,35 +22,59 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// Controller keeps the copies of all sources in sync. [New] makes one, and [Controller.Run] starts it.
+// Controller keeps the copies of all sources in sync. [New] makes one, and
+// [Controller.Run] starts it.
 type Controller struct {
-	*base
+	*decider
 	opts       *Options
+	metrics    *controllerMetrics
 	handlers   *handlers
 	reconciler *reconciler
 	reporter   *reporter
 	synced     atomic.Bool
 }
 
-// New returns a controller with these options, which must be valid, and with the permissions of client. The client must
-// not throttle: the controller bounds its writes itself.
+// New returns a controller with these options, which must be valid, and with the
+// permissions of client. The client must not throttle: the controller bounds its
+// writes itself.
 //
 // New does no I/O. It fails only if an informer refuses its configuration.
 func New(client kubernetes.Interface, events EventSender, opts *Options) (*Controller, error) {
-	rules, m := plan.NewRules(&opts.Options), newControllerMetrics()
+	rules := plan.NewRules(&opts.Options)
+	m := newControllerMetrics()
 	failed := func(resource string) { m.watchErrors.WithLabelValues(resource).Inc() }
 	watched, err := cache.New(client, rules, opts.Label, failed)
 	if err != nil {
 		return nil, fmt.Errorf("set up informers: %w", err)
 	}
-	b := &base{rules: rules, cache: watched, metrics: m, grace: opts.DeletionGrace,
-		sources: newNameQueue("sources"), copies: queue.NewCopies(queueName),
-		slow: slow.NewQueue(queueName+"-slow", outcome.IsAnswered), reports: newNameQueue("reports")}
-	b.targets = &targets{reports: b.reports, names: map[string]*nameTargets{}}
-	c := &Controller{base: b, opts: opts, handlers: &handlers{base: b}, reporter: &reporter{b, events},
-		reconciler: &reconciler{base: b, live: liveread.New(client, rules.Strip, requestTimeout),
-			writer:   &writer{client: client, rules: rules, metrics: m},
-			restored: make(restored, restoredBurst), undeleted: rate.Sometimes{Interval: time.Minute}}}
+	q := &queues{
+		sources: newNameQueue("sources"),
+		copies:  queue.NewCopies(queueName),
+		slow:    slow.NewQueue(queueName+"-slow", outcome.IsAnswered),
+		reports: newNameQueue("reports"),
+	}
+	d := &decider{
+		rules:   rules,
+		cache:   watched,
+		records: &records{reports: q.reports, byName: map[string]*nameRecords{}},
+		queues:  q,
+		grace:   opts.DeletionGrace,
+	}
+	c := &Controller{
+		decider:  d,
+		opts:     opts,
+		metrics:  m,
+		handlers: &handlers{decider: d},
+		reporter: &reporter{decider: d, metrics: m, events: events},
+		reconciler: &reconciler{
+			decider:   d,
+			metrics:   m,
+			live:      liveread.New(client, rules.Strip, requestTimeout),
+			writer:    &writer{client: client, rules: rules, metrics: m},
+			restored:  make(restored, restoredBurst),
+			undeleted: rate.Sometimes{Interval: time.Minute},
+		},
+	}
 	if err := c.handlers.register(); err != nil {
 		return nil, fmt.Errorf("add event handlers: %w", err)
 	}
@@ -66,7 +90,7 @@ func newNameQueue(name string) workqueue.TypedDelayingInterface[string] {
 // Gauges of sources and copies are zero before the controller leads.
 func (c *Controller) RegisterMetrics(registry Registry) {
 	c.metrics.register(registry, c.opts.ConcurrentWrites)
-	registerGauges(registry, c.activeSources, c.targets.total)
+	registerGauges(registry, c.activeSources, c.records.total)
 }
 
 // activeSources iterates over all sources, once the controller leads.
@@ -103,12 +127,14 @@ func Alone(ctx context.Context) Leadership {
 // ErrLeadershipLost is the error of [Controller.Run] after its leadership was lost.
 var ErrLeadershipLost = errors.New("leadership lost")
 
-// Run watches, and mirrors while it leads, until ctx ends. Then it begins no more writes, waits for those in flight,
-// and up to three seconds for events on their way, and returns nil. If the leadership is lost it cancels the writes in
-// flight, and returns ErrLeadershipLost when they have ended. Run can be called once.
+// Run watches, and mirrors while it leads, until ctx ends. Then it begins no more
+// writes, waits for those in flight, and up to three seconds for events on their
+// way, and returns nil. If the leadership is lost it cancels the writes in
+// flight, and returns ErrLeadershipLost when they have ended. Run can be called
+// once.
 func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
-	defer c.reports.ShutDown()
-	defer c.shutDown()
+	defer c.queues.reports.ShutDown()
+	defer c.stopWriting()
 	// The watches go on until the last write has ended.
 	watchCtx, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWatching()
@@ -125,70 +151,79 @@ func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
 	}
 }
 
-// shutDown shuts down what ends in writes.
-func (c *Controller) shutDown() {
-	c.sources.ShutDown()
-	c.copies.ShutDown()
-	c.slow.ShutDown()
+// stopWriting shuts down the queues whose keys end in writes.
+func (c *Controller) stopWriting() {
+	c.queues.sources.ShutDown()
+	c.queues.copies.ShutDown()
+	c.queues.slow.ShutDown()
 }
 
-// Synced reports whether the caches hold everything that was there when the controller started.
+// Synced reports whether the caches hold everything that was there when the
+// controller started.
 func (c *Controller) Synced() bool { return c.synced.Load() }
 
-// lead decides and writes until ctx or term ends and the last write in flight has ended. After a stop it resigns, and
-// waits for the messages on their way.
+// lead decides and writes until ctx or term ends and the last write in flight has
+// ended. After a stop it resigns, and waits for the messages on their way.
 func (c *Controller) lead(ctx, term context.Context, resign func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(term, stop)()
-	// A stop cancels no write.
+	// A stop cancels no write. The loss of the leadership does.
 	writes, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(term, cancel)()
-	klog.FromContext(ctx).Info("Mirroring", "instance", c.opts.Instance,
+	logger := klog.FromContext(ctx)
+	logger.Info("Mirroring", "instance", c.opts.Instance,
 		"namespacePrefixes", c.opts.NamespacePrefixes, "allNamespaces", c.opts.AllNamespaces)
 	c.takeOver()
 	if why := c.rules.WithoutTarget(c.cache.Namespaces()); why != "" {
-		klog.FromContext(ctx).Info(why)
+		logger.Info(why)
 	}
-	writers, reporters := c.startWriters(ctx, writes), &sync.WaitGroup{}
-	start(ctx, reporters, reportWorkers, c.reports, func(name string) { c.reporter.report(writes, name) })
+	writers := c.startWriters(ctx, writes)
+	reporters := &sync.WaitGroup{}
+	start(ctx, reporters, reportWorkers, c.queues.reports, func(name string) { c.reporter.report(writes, name) })
+
 	<-ctx.Done()
 	c.handlers.active.Store(false)
-	c.shutDown()
+	c.stopWriting()
 	writers.Wait()
 	if term.Err() != nil {
-		c.reports.ShutDown()
+		c.queues.reports.ShutDown()
 		reporters.Wait()
 		return ErrLeadershipLost
 	}
-	klog.FromContext(ctx).Info("Stopped, no write in flight")
+	logger.Info("Stopped, no write in flight")
 	if resign != nil {
 		resign()
 	}
-	c.reports.ShutDown() // what is not sent yet may be old: no event was handled since the stop
+	// A message that is not on its way may be old: no event was handled since the
+	// stop.
+	c.queues.reports.ShutDown()
 	defer time.AfterFunc(reportEnd, cancel).Stop()
 	reporters.Wait()
 	return nil
 }
 
-// startWriters starts what decides and writes, until ctx ends. Writes that have begun go on until writes ends.
+// startWriters starts all that decides and writes, until ctx ends. Writes that
+// have begun go on until writes ends.
 func (c *Controller) startWriters(ctx, writes context.Context) *sync.WaitGroup {
 	workers := &sync.WaitGroup{}
-	start(ctx, workers, c.opts.ConcurrentSources, c.sources, c.fanOut)
-	start(ctx, workers, c.opts.ConcurrentWrites, c.copies, func(k key) {
+	start(ctx, workers, c.opts.ConcurrentSources, c.queues.sources, c.fanOut)
+	start(ctx, workers, c.opts.ConcurrentWrites, c.queues.copies, func(k key) {
 		c.reconciler.reconcile(ctx, writes, k, slow.Ordinary)
 	})
 	for _, pace := range []slow.Pace{slow.Growing, slow.Whole} {
-		start(ctx, workers, slow.Workers, c.slow, func(uid types.UID) { c.reconciler.turn(ctx, writes, uid, pace) })
+		start(ctx, workers, slow.Workers, c.queues.slow, func(namespace types.UID) {
+			c.reconciler.turn(ctx, writes, namespace, pace)
+		})
 	}
 	workers.Go(func() { c.resync(ctx) })
 	workers.Go(func() { c.reconciler.restored.work(ctx, c.reporter.events) })
 	return workers
 }
 
-// start starts n workers. They call f for each key of a queue until it is shut down and empty. After the end of ctx
-// they only empty it.
+// start starts n workers. They call f for each key of a queue until it is shut
+// down and empty. After the end of ctx they only empty it.
 func start[T comparable](
 	ctx context.Context, workers *sync.WaitGroup, n int, q workqueue.TypedInterface[T], f func(T)) {
 	for range n {
@@ -203,9 +238,10 @@ func start[T comparable](
 	}
 }
 
-// takeOver plans everything. Sources may have changed while no process led.
+// takeOver plans everything: sources may have changed while no process led.
 func (c *Controller) takeOver() {
-	c.handlers.active.Store(true) // first: a source that goes meanwhile would be remembered for ever
+	// First, or a source that goes meanwhile would be remembered for ever.
+	c.handlers.active.Store(true)
 	for s := range c.activeSources {
 		c.handlers.sourceChanged(s.ConfigMap)
 	}
@@ -215,7 +251,7 @@ func (c *Controller) takeOver() {
 // planAll starts a fan-out for every name of a source or a copy.
 func (c *Controller) planAll() {
 	for _, name := range c.cache.Names() {
-		c.sources.Add(name)
+		c.queues.sources.Add(name)
 	}
 }
 

@@ -1,12 +1,9 @@
 package mirror
 
 import (
-	"cmp"
-	"maps"
-	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
@@ -15,96 +12,105 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// base is what handlers, fan-out, reconciler and reporter share.
-type base struct {
-	rules   *plan.Rules
-	cache   *cache.Cache
-	targets *targets
-	metrics *controllerMetrics
-	grace   time.Duration // the deletion grace
-
-	// The four queues.
+// queues are the four work queues of a controller.
+type queues struct {
 	sources workqueue.TypedDelayingInterface[string] // names, for fan-outs
 	copies  *queue.Copies                            // targets
 	slow    *slow.Queue                              // namespaces whose calls take long
 	reports workqueue.TypedDelayingInterface[string] // names whose messages are due
 }
 
-// decision is what is left to do at one target: act now, look again after wait, or nothing.
+// decider decides about targets. The handlers, the fan-outs and the reconcilers
+// of a controller share one, and so do its reports.
+type decider struct {
+	rules   *plan.Rules
+	cache   *cache.Cache
+	records *records
+	queues  *queues
+	grace   time.Duration // the deletion grace
+}
+
+// decision is what is left to do at one target: to act now, to look again after a
+// time, or nothing.
 type decision struct {
 	view   *plan.View
 	target plan.Target
 	change plan.Change
-	known  target
+	record record // of the target, with its new standing
 	act    bool
-	wait   time.Duration // 0: an event brings the next decision
-	pace   slow.Pace     // of the calls
+	wait   time.Duration // if not to act; 0: an event brings the next decision
 }
 
-// decide reads a target and what is known of it together, decides, and records how the target stands. The name is
-// locked. While a call for the target is on its way, whoever makes it acts.
-func (b *base) decide(n *nameTargets, k key, view func() *plan.View, now time.Time) decision {
-	version := b.cache.Version()
-	t := b.cache.Target(k)
+// decide reads a target and its record together, decides, and records how the
+// target stands. The name is locked. While a call for the target is on its way,
+// the decision leaves nothing to do: the caller decides at its end.
+func (d *decider) decide(n *nameRecords, k key, view func() *plan.View, now time.Time) decision {
+	version := d.cache.Version()
+	target := d.cache.Target(k)
 	v := view() // after the target
-	uid := cmp.Or(t.Namespace, &corev1.Namespace{}).UID
-	x := decision{view: v, target: t, change: b.rules.Decide(v, t), known: n.target(k.Namespace, uid)}
-	if why := x.known.unclaimed.why; x.change.Op == plan.OpDelete && why.Rule != plan.NotExcluded &&
-		b.rules.StillHolds(why, v.Find(x.change.CopyOf), t.Namespace) {
-		x.change.Why = why // of several reasons the first one began the grace
+	r := n.record(k.Namespace, uidOf(target))
+	x := decision{view: v, target: target, change: d.rules.Decide(v, target)}
+	d.keepReason(&x, r.unclaimed.why)
+	f := &facts{
+		have:    target.Have,
+		change:  x.change,
+		version: version,
+		grace:   d.grace,
+		now:     now,
 	}
-	announce := x.known.judge(x.change, now)
-	x.act, x.wait = x.known.next(t, x.change, version, b.grace, now)
-	n.set(k.Namespace, x.known)
-	if announce {
-		n.reportIn(runGap) // without the pause after an expensive report: a deletion would not wait for it
+	before := r.unclaimed
+	r.observe(f)
+	r.standing, x.act, x.wait = r.next(f)
+	n.set(k.Namespace, r)
+	if r.unclaimed != before && r.unclaimed.uid != "" {
+		n.reportIn(reportDelay) // a deletion does not wait for the pause after an expensive report
 	}
-	if x.known.busy {
-		x.act, x.wait = false, 0
+	if r.busy {
+		x.act = false
+		x.wait = 0
+	}
+	x.record = r
+	return x
+}
+
+// uidOf returns the UID of the namespace of a target; empty if it is gone.
+func uidOf(t plan.Target) types.UID {
+	if t.Namespace == nil {
+		return ""
+	}
+	return t.Namespace.UID
+}
+
+// keepReason keeps the reason that began the grace, if that still holds beside
+// others.
+func (d *decider) keepReason(x *decision, why plan.Unclaimed) {
+	c := &x.change
+	if c.Op == plan.OpDelete && why.Rule != plan.NotExcluded &&
+		d.rules.StillHolds(why, x.view.Find(c.CopyOf), x.target.Namespace) {
+		c.Why = why
+	}
+}
+
+// visit decides about a target, for a caller that queues what is due now. What is
+// due later visit queues itself.
+//
+// A write that was cut may have been carried out all the same. If the target is
+// in sync now, that shows that the namespace is quick.
+func (d *decider) visit(n *nameRecords, k key, view func() *plan.View, now time.Time) decision {
+	x := d.decide(n, k, view, now)
+	switch {
+	case x.act:
+	case x.wait > 0:
+		d.queues.copies.AddAfter(k, x.wait)
+	case x.record.state == plan.StateSynced:
+		for _, k := range d.queues.slow.Written(x.record.namespaceUID) {
+			d.queues.copies.Add(k)
+		}
 	}
 	return x
 }
 
-// fanOut compares all targets of a name with its sources, and queues those out of sync, at most once in a runGap.
-func (b *base) fanOut(name string) {
-	now := time.Now()
-	known, wait := b.beginFanOut(name, now)
-	if wait > 0 {
-		b.sources.AddAfter(name, wait)
-		return
-	}
-	read := b.cache.ViewReader(name)
-	v := read()
-	for _, k := range b.cache.Targets(name, known) {
-		n := b.targets.lock(name)
-		// One time for many copies: their graces end together, and one live read, which begins then, serves them all.
-		if time.Since(now) > runGap {
-			now = time.Now()
-		}
-		if x := b.decide(n, k, read, now); x.act {
-			b.copies.Add(k)
-		} else if x.wait > 0 {
-			b.copies.AddAfter(k, x.wait)
-		}
-		n.unlock()
-	}
-	n := b.targets.lock(name)
-	defer n.unlock()
-	n.view, n.comparing = v, false
-	for _, s := range v.All() {
-		n.ofSource(s.Key) // until a report forgets it
-	}
-	n.reportSoon()
-}
-
-// beginFanOut begins a fan-out, and returns the namespaces of which something is known, or how long it has to wait.
-func (b *base) beginFanOut(name string, now time.Time) (known []string, wait time.Duration) {
-	n := b.targets.lock(name)
-	defer n.unlock()
-	if wait := n.fanOutAt.Add(runGap).Sub(now); wait > 0 {
-		return nil, wait
-	}
-	n.fanOutAt, n.comparing = now, true
-	n.shared = map[plain]*target{} // of former contents
-	return slices.Collect(maps.Keys(n.known)), 0
+// viewOf returns a function that returns the present view of a name.
+func (d *decider) viewOf(name string) func() *plan.View {
+	return func() *plan.View { return d.cache.View(name) }
 }

@@ -65,7 +65,7 @@ func TestC52Expiring(t *testing.T) {
 		t.Run(name, withGrace(5*time.Minute, func(t *testing.T, s scene) {
 			before := s.copyUIDs()
 			tc.lose(s)
-			time.Sleep(runGap)
+			time.Sleep(reportDelay)
 			s.wantNote(plan.ReasonExpiring, append(tc.want, "will be deleted from 2000-01-01 00:06:00 UTC on", "To keep ")...)
 			s.wantEventCount(1, plan.ReasonExpiring)
 			s.wantMetric(tc.expiring, "mirror_copies", "expiring")
@@ -91,8 +91,9 @@ func TestC52Expiring(t *testing.T) {
 
 // TestC52ClockThatIsSet does not shorten a grace: its begin keeps the reading of the monotonic clock.
 func TestC52ClockThatIsSet(t *testing.T) {
-	var known target
-	known.judge(plan.Change{Op: plan.OpDelete, Have: copyOf(source(), "team-000")}, time.Now())
+	var known record
+	c := plan.Change{Op: plan.OpDelete, Have: copyOf(source(), "team-000")}
+	known.observe(&facts{have: c.Have, change: c, now: time.Now()})
 	if since := known.unclaimed.since; since == since.Round(0) {
 		t.Errorf("got a grace that began at %v, want a monotonic reading", since)
 	}
@@ -125,7 +126,7 @@ func TestC65AnnouncementWaitsForNoQueue(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.slowDown(20 * time.Millisecond)
 		s.edit("platform", data("new"), prefixes("team-"))
-		time.Sleep(2 * runGap)
+		time.Sleep(2 * reportDelay)
 		s.wantNote(plan.ReasonExpiring, "1 copy in namespace gone-000 will be deleted")
 	})(t)
 }
@@ -138,12 +139,12 @@ func TestC65AnnouncementDuringAFanOut(t *testing.T) {
 		s.write(source(data("new"), prefixes("team-000,team-001")))
 		synctest.Wait()
 		runs := func(runs bool) {
-			n := s.controller.targets.lock("settings")
+			n := s.controller.records.lock("settings")
 			n.comparing = runs
 			n.unlock()
 		}
 		runs(true)
-		time.Sleep(2 * runGap)
+		time.Sleep(2 * reportDelay)
 		s.wantEventCount(0, plan.ReasonExpiring) // it may count a part of the copies
 		runs(false)
 		s.within(time.Second, "announcement", func() bool { return s.countEvents(plan.ReasonExpiring) > 0 })
@@ -246,7 +247,7 @@ func TestC52HangingTargetHidesNothing(t *testing.T) {
 		t.Run(name, withGrace(12*time.Second, func(t *testing.T, s scene) {
 			s.hang(on(true, apitest.Call{Verb: "update", Namespace: "team-002"}))
 			lose(s)
-			time.Sleep(reportAfter + runGap)
+			time.Sleep(reportAfter + reportDelay)
 			s.wantNote(plan.ReasonExpiring, "team-000", "will be deleted")
 		}))
 	}

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"cmp"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -13,11 +12,17 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// handlers map each event to keys: the name of the sources that it concerns, and the targets that it shows.
+// handlers take in the events of the watches.
+//
+// An event about a source queues a fan-out of its name. An event that concerns
+// one target, be it of a ConfigMap or of a namespace, decides about that target
+// at once, and queues it if something is to be done. So no report counts the
+// target without the event.
 type handlers struct {
-	*base
+	*decider
 
-	// active is set while the controller leads. Before that no event needs a key: a takeover plans everything.
+	// active is set while the controller leads. Before that no event is handled: a
+	// takeover plans everything.
 	active atomic.Bool
 }
 
@@ -30,12 +35,7 @@ func (h *handlers) register() error {
 	}, coreinformers.NamespaceHandlerFuncs{
 		AddFunc:    func(ns *corev1.Namespace) { h.namespaceChanged(ns.Name, ns, true) },
 		UpdateFunc: h.namespaceUpdated,
-		DeleteFunc: func(d coreinformers.DeletedNamespace) {
-			if d.OptionalObj != nil {
-				h.slow.Forget(d.OptionalObj.UID)
-			}
-			h.namespaceChanged(d.GetName(), nil, false)
-		},
+		DeleteFunc: h.namespaceDeleted,
 	})
 }
 
@@ -46,130 +46,145 @@ func (h *handlers) configMapAdded(cm *corev1.ConfigMap) {
 	if h.rules.AsksToBeMirrored(cm) {
 		h.sourceChanged(cm)
 	}
-	h.targetChanged(plan.KeyOf(cm), cm, false)
+	h.targetChanged(plan.KeyOf(cm))
 }
 
 func (h *handlers) configMapUpdated(old, new *corev1.ConfigMap) {
 	if !h.active.Load() {
 		return
 	}
-	source := h.rules.AsksToBeMirrored(new)
+	isSource := h.rules.AsksToBeMirrored(new)
 	if old.UID == new.UID && old.ResourceVersion == new.ResourceVersion {
-		if source { // a relist: of an object that came and went since the last one there is no event
-			h.sources.Add(new.Name)
+		if isSource { // a relist: an object that came and went since the last one has no event
+			h.queues.sources.Add(new.Name)
 		}
 		return
 	}
 	switch {
-	case source:
+	case isSource:
 		h.sourceChanged(new)
 	case h.rules.AsksToBeMirrored(old):
-		h.sources.Add(old.Name)
+		h.queues.sources.Add(old.Name)
 	}
-	if old.UID != new.UID { // a deletion without an event of its own
-		h.observe(plan.KeyOf(old), old, true)
-	}
-	h.targetChanged(plan.KeyOf(new), new, false)
+	h.targetChanged(plan.KeyOf(new))
 }
 
 func (h *handlers) configMapDeleted(d coreinformers.DeletedConfigMap) {
 	if !h.active.Load() {
 		return
 	}
-	name, cm := d.GetObjectName(), d.OptionalObj
-	k := key{Namespace: name.Namespace, Name: name.Name}
-	if cm == nil || h.rules.AsksToBeMirrored(cm) {
-		h.sources.Add(k.Name)
+	name := d.GetObjectName()
+	if cm := d.OptionalObj; cm == nil || h.rules.AsksToBeMirrored(cm) {
+		h.queues.sources.Add(name.Name)
 	}
-	h.targetChanged(k, cm, true)
+	h.targetChanged(key{Namespace: name.Namespace, Name: name.Name})
 }
 
-// sourceChanged handles a new state of a source, which ends the grace of each copy that the source claims.
+// sourceChanged handles a new state of a source, which ends the grace of each
+// copy that the source claims.
 func (h *handlers) sourceChanged(cm *corev1.ConfigMap) {
-	defer h.sources.Add(cm.Name)
+	defer h.queues.sources.Add(cm.Name)
 	if !h.rules.IsSource(cm) {
 		return
 	}
-	n := h.targets.lock(cm.Name)
+	n := h.records.lock(cm.Name)
 	defer n.unlock()
-	if src := n.ofSource(plan.KeyOf(cm)); src.changeAt.IsZero() {
-		src.changeAt = time.Now()
+	status := n.status(plan.KeyOf(cm))
+	if status.changeAt.IsZero() {
+		status.changeAt = time.Now()
 	}
-	view := sync.OnceValue(func() *plan.View { return plan.NewView([]*plan.Source{h.rules.ParseSource(cm)}) })
-	for namespace := range n.known {
-		h.endGrace(n, namespace, nil, view)
+	// The cache may show a later state already, in which the claim is gone.
+	view := sync.OnceValue(func() *plan.View {
+		return plan.NewView([]*plan.Source{h.rules.ParseSource(cm)})
+	})
+	for namespace := range n.byNamespace {
+		h.endGrace(n, h.cache.Target(key{Namespace: namespace, Name: n.name}), view)
 	}
 }
 
-// endGrace ends the grace of a copy that a source of the view claims, also if the claim is gone before the next
-// decision. ns is the namespace of the copy; nil: as the cache has it.
-func (h *handlers) endGrace(n *nameTargets, namespace string, ns *corev1.Namespace, view func() *plan.View) {
-	known := n.known[namespace]
+// endGrace ends the grace of a copy that a source of the view claims, even if the
+// claim is gone before the next decision.
+func (h *handlers) endGrace(n *nameRecords, target plan.Target, view func() *plan.View) {
+	namespace := target.Key.Namespace
+	known := n.byNamespace[namespace]
 	if known == nil || known.unclaimed.uid == "" {
 		return
 	}
-	at := h.cache.Target(key{Namespace: namespace, Name: n.name})
-	at.Namespace = cmp.Or(ns, at.Namespace)
-	if t := *known; h.rules.Decide(view(), at).Op != plan.OpDelete {
-		t.unclaimed = unclaimed{}
-		n.set(namespace, t)
+	if h.rules.Decide(view(), target).Op != plan.OpDelete {
+		r := *known
+		r.unclaimed = unclaimed{}
+		n.set(namespace, r)
 	}
 }
 
-// targetChanged handles an event about the ConfigMap at a target: cm, or its deletion.
-func (h *handlers) targetChanged(k key, cm *corev1.ConfigMap, deleted bool) {
-	if h.observe(k, cm, deleted) {
-		h.copies.AddFirst(k)
-	}
-}
-
-func (h *handlers) observe(k key, cm *corev1.ConfigMap, deleted bool) (reconcile bool) {
-	n := h.targets.lock(k.Name)
+// targetChanged handles an event about the ConfigMap at a target.
+func (h *handlers) targetChanged(k key) {
+	n := h.records.lock(k.Name)
 	defer n.unlock()
-	return n.observe(k.Namespace, cm, deleted)
+	h.visitNow(n, k)
+}
+
+// visitNow decides about a target, and queues it before those of fan-outs if
+// something is to be done. After the event of our own write nothing is.
+func (h *handlers) visitNow(n *nameRecords, k key) {
+	if x := h.visit(n, k, h.viewOf(k.Name), time.Now()); x.act {
+		h.queues.copies.AddFirst(k)
+	}
 }
 
 func (h *handlers) namespaceUpdated(old, new *corev1.Namespace) {
 	switch {
 	case old.UID != new.UID:
-		h.slow.Forget(old.UID)
+		h.queues.slow.Forget(old.UID)
 		h.namespaceChanged(new.Name, new, true)
-	case plan.Terminating(old) != plan.Terminating(new) || !maps.Equal(old.Labels, new.Labels):
+	case plan.Terminating(old) != plan.Terminating(new), !maps.Equal(old.Labels, new.Labels):
 		h.namespaceChanged(new.Name, new, false)
 	}
 }
 
-// namespaceChanged queues each target in the namespace that needs more than a decision, and each copy there. ns is nil
-// if it is gone.
+func (h *handlers) namespaceDeleted(d coreinformers.DeletedNamespace) {
+	if ns := d.OptionalObj; ns != nil {
+		h.queues.slow.Forget(ns.UID)
+	}
+	h.namespaceChanged(d.GetName(), nil, false)
+}
+
+// namespaceChanged handles an event about a namespace: for each name that may get
+// a copy there, and for each that has an object there. ns is nil if the namespace
+// is gone.
 func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appeared bool) {
 	if !h.active.Load() {
 		return
 	}
+	names := map[string]bool{}
 	if h.rules.AllowsTarget(namespace) {
 		for _, name := range h.cache.SourceNames() {
-			if k := (key{Namespace: namespace, Name: name}); h.namespaceSeen(k, ns, appeared) {
-				h.copies.AddFirst(k)
-			}
+			names[name] = true
 		}
 	}
 	for _, cm := range h.cache.ConfigMapsIn(namespace) {
-		h.copies.AddFirst(plan.KeyOf(cm))
+		names[cm.Name] = true
+	}
+	for name := range names {
+		h.namespaceSeen(key{Namespace: namespace, Name: name}, ns, appeared)
 	}
 }
 
-// namespaceSeen records what an event about a namespace means for a target there: no report counts without it. It
-// reports whether there is more to do.
-func (h *handlers) namespaceSeen(k key, ns *corev1.Namespace, appeared bool) bool {
-	n := h.targets.lock(k.Name)
+// namespaceSeen handles an event about a namespace at one target there.
+func (h *handlers) namespaceSeen(k key, ns *corev1.Namespace, appeared bool) {
+	n := h.records.lock(k.Name)
 	defer n.unlock()
 	if appeared {
 		n.appear(k.Namespace, ns.UID)
 	}
-	view := func() *plan.View { return h.cache.View(k.Name) }
-	h.endGrace(n, k.Namespace, ns, view)
-	x := h.decide(n, k, view, time.Now())
-	if len(x.view.Sources) > 1 {
+	view := h.viewOf(k.Name)
+	target := h.cache.Target(k)
+	if ns != nil { // the cache may show a later state already, in which the claim is gone
+		target.Namespace = ns
+	}
+	h.endGrace(n, target, view)
+	h.visitNow(n, k)
+	if len(view().Sources) > 1 {
 		n.reportSoon() // a superseded source may select another number of namespaces
 	}
-	return x.act || x.wait > 0
 }

@@ -28,7 +28,7 @@ func stillController(t *testing.T, objects ...runtime.Object) *Controller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.shutDown)
+	t.Cleanup(c.stopWriting)
 	c.cache.Start(t.Context())
 	if !c.cache.WaitForSync(t.Context()) {
 		t.Fatal("got no caches")
@@ -43,18 +43,18 @@ var ofFanout = key{Namespace: "team-a", Name: "waits"}
 // ofFanout comes after them, if it waits.
 func (c *Controller) added(t *testing.T) (names, keys []string) {
 	t.Helper()
-	for c.sources.Len() > 0 {
-		name, _ := c.sources.Get()
+	for c.queues.sources.Len() > 0 {
+		name, _ := c.queues.sources.Get()
 		names = append(names, name)
-		c.sources.Done(name)
+		c.queues.sources.Done(name)
 	}
-	for c.copies.Len() > 0 {
-		k, _ := c.copies.Get()
-		c.copies.Done(k)
+	for c.queues.copies.Len() > 0 {
+		k, _ := c.queues.copies.Get()
+		c.queues.copies.Done(k)
 		switch {
 		case k != ofFanout:
 			keys = append(keys, k.String())
-		case c.copies.Len() > 0:
+		case c.queues.copies.Len() > 0:
 			t.Errorf("got keys behind that of a fan-out, want all as those of events")
 		}
 	}
@@ -63,8 +63,8 @@ func (c *Controller) added(t *testing.T) (names, keys []string) {
 	return names, keys
 }
 
-// TestKeysThatEventsAdd is the table of the handlers of ConfigMaps. The caches hold the source platform/settings and
-// its copy in team-a.
+// TestKeysThatEventsAdd is the table of the handlers of ConfigMaps. The caches hold the source platform/settings, its
+// copy in team-a, and what the event shows.
 func TestKeysThatEventsAdd(t *testing.T) {
 	rules := teamRules()
 	source := sourceIn("platform")
@@ -73,9 +73,11 @@ func TestKeysThatEventsAdd(t *testing.T) {
 	recreated := sourceIn("platform", withVersion("8"), func(cm *corev1.ConfigMap) { cm.UID = "other" })
 	have := plantest.Copy(rules, source, "team-a")
 	edited := plantest.Copy(rules, source, "team-a", withVersion("8"), data("edited"))
+	written := plantest.Copy(rules, changed, "team-a", withVersion("8"))
 	replaced := plantest.Copy(rules, source, "team-a", withVersion("8"), func(cm *corev1.ConfigMap) { cm.UID = "other" })
 	lost := plantest.ConfigMap("team-a", "left", copyLabel)
 	asks := plantest.Copy(rules, source, "team-a", plantest.Label("mirror", "true"))
+	now := func(cms ...*corev1.ConfigMap) []*corev1.ConfigMap { return cms }
 
 	appears := func(cm *corev1.ConfigMap) func(*handlers) { return func(h *handlers) { h.configMapAdded(cm) } }
 	changes := func(old, new *corev1.ConfigMap) func(*handlers) {
@@ -85,33 +87,39 @@ func TestKeysThatEventsAdd(t *testing.T) {
 		return func(h *handlers) { h.configMapDeleted(coreinformers.DeletedConfigMap{OptionalObj: cm}) }
 	}
 	somethingGoes := func(h *handlers) {
-		unknown := &cache.DeletedFinalStateUnknown{Key: "platform/settings"}
+		unknown := &cache.DeletedFinalStateUnknown{Key: "team-a/settings"}
 		h.configMapDeleted(coreinformers.DeletedConfigMap{FinalStateUnknown: unknown})
 	}
-	sources, its, copies := []string{"settings"}, []string{"platform/settings"}, []string{"team-a/settings"}
+	sources, copies := []string{"settings"}, []string{"team-a/settings"}
 	for name, tc := range map[string]struct {
+		now   []*corev1.ConfigMap
 		event func(*handlers)
 		names []string
 		keys  []string
 	}{
-		"a source appears":        {appears(source), sources, its},
-		"a source changes":        {changes(source, changed), sources, its},
-		"a source is shown again": {changes(source, source), sources, nil},
-		"a source is unlabelled":  {changes(source, unlabelled), sources, its},
-		"a ConfigMap is labelled": {changes(unlabelled, source), sources, its},
-		"a source is replaced":    {changes(source, recreated), sources, its},
-		"a source is deleted":     {goes(source), sources, its},
-		"something is deleted":    {somethingGoes, sources, its},
-		"a copy appears":          {appears(have), nil, copies},
-		"a copy changes":          {changes(have, edited), nil, copies},
-		"a copy is shown again":   {changes(have, have), nil, nil},
-		"a copy is replaced":      {changes(have, replaced), nil, copies},
-		"a copy is deleted":       {goes(have), nil, copies},
-		"a copy without a source": {appears(lost), nil, []string{"team-a/left"}},
-		"a copy asks to be one":   {appears(asks), nil, copies},
+		"a source appears":        {now(source, have), appears(source), sources, nil},
+		"a source changes":        {now(changed, have), changes(source, changed), sources, nil},
+		"a source is shown again": {now(source, have), changes(source, source), sources, nil},
+		"a source is unlabelled":  {now(unlabelled, have), changes(source, unlabelled), sources, nil},
+		"a ConfigMap is labelled": {now(source, have), changes(unlabelled, source), sources, nil},
+		"a source is replaced":    {now(recreated, have), changes(source, recreated), sources, nil},
+		"a source is deleted":     {now(have), goes(source), sources, nil},
+		"something is deleted":    {now(source), somethingGoes, sources, copies},
+		"a copy appears":          {now(source, have), appears(have), nil, nil},
+		"a copy changes":          {now(source, edited), changes(have, edited), nil, copies},
+		"a copy is written":       {now(changed, written), changes(have, written), nil, nil},
+		"a copy is shown again":   {now(source, have), changes(have, have), nil, nil},
+		"a copy is replaced":      {now(source, replaced), changes(have, replaced), nil, nil},
+		"a copy is deleted":       {now(source), goes(have), nil, copies},
+		"a copy without a source": {now(source, lost), appears(lost), nil, nil},
+		"a copy asks to be one":   {now(source, asks), appears(asks), nil, copies},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectKeys(t, stillController(t, sourceIn("platform"), have.DeepCopy()), tc.event, tc.names, tc.keys)
+			objects := []runtime.Object{plantest.Namespace("team-a")}
+			for _, cm := range tc.now {
+				objects = append(objects, cm.DeepCopy())
+			}
+			expectKeys(t, stillController(t, objects...), tc.event, tc.names, tc.keys)
 		})
 	}
 }
@@ -137,9 +145,9 @@ func TestKeysThatNamespacesAdd(t *testing.T) {
 		"one is deleted":    {active, nil, nil},
 		"one opts out":      {active, optsOut, nil},
 		"one opts in again": {optsOut, active, both},
-		"one with a copy":   {nil, plantest.Namespace("team-a"), []string{"team-a/other", "team-a/settings"}},
+		"one with a copy":   {nil, plantest.Namespace("team-a"), []string{"team-a/other"}},
 		"one out of scope":  {nil, plantest.Namespace("elsewhere"), nil},
-		"one with a source": {nil, plantest.Namespace("platform"), []string{"platform/settings"}},
+		"one with a source": {nil, plantest.Namespace("platform"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := []runtime.Object{sourceIn("platform"), plantest.Source("base", "other"),
@@ -168,11 +176,11 @@ func expectKeys(t *testing.T, c *Controller, event func(*handlers), wantNames, w
 	if names, keys := c.added(t); len(names)+len(keys) > 0 {
 		t.Errorf("before it leads: got %v and %v, want nothing", names, keys)
 	}
-	if len(c.targets.names) > 0 {
-		t.Errorf("before it leads: got targets of %d names, want none", len(c.targets.names))
+	if len(c.records.byName) > 0 {
+		t.Errorf("before it leads: got targets of %d names, want none", len(c.records.byName))
 	}
 	c.handlers.active.Store(true)
-	c.copies.Add(ofFanout)
+	c.queues.copies.Add(ofFanout)
 	event(c.handlers)
 	if names, keys := c.added(t); !slices.Equal(names, wantNames) || !slices.Equal(keys, wantKeys) {
 		t.Errorf("got %v and %v, want %v and %v", names, keys, wantNames, wantKeys)

@@ -168,17 +168,17 @@ func TestC67ResultInAFormerNamespace(t *testing.T) {
 	for _, err := range []error{rejected("exceeded quota"), slow.ErrCut} {
 		standby(append(teams(1, "team-"), source()), func(t *testing.T, r *term) {
 			c := r.controller
-			x := c.reconciler.begin(settings("team-000"), slow.Ordinary)
+			x := &attempt{decision: c.reconciler.begin(settings("team-000"), slow.Ordinary)}
 			r.removeNamespace("team-000")
 			r.addNamespace("team-000")
 			synctest.Wait()
 			c.fanOut("settings")
 			res := resultOf(x.change, err)
-			c.reconciler.finish(t.Context(), &x, &res)
-			n := c.targets.lock("settings")
-			known := *n.known["team-000"]
+			c.reconciler.finish(x, &res)
+			n := c.records.lock("settings")
+			known := *n.byNamespace["team-000"]
 			n.unlock()
-			if namespaces, _ := c.slow.Known(); !x.act || known.retry != (retry{}) || namespaces > 0 {
+			if namespaces, _ := c.queues.slow.Known(); !x.act || known.retry != (retry{}) || namespaces > 0 {
 				t.Errorf("%v: got act %v, %+v, and %d slow namespaces", err, x.act, known.retry, namespaces)
 			}
 			r.ends(false, 0)
@@ -249,7 +249,7 @@ func TestC34HangingLiveReadHoldsUpNobody(t *testing.T) {
 		t.Run(name, inScene(objects, func(t *testing.T, s scene) {
 			s.hang(on(true, tc.read))
 			tc.lose(s)
-			time.Sleep(time.Second + runGap) // the grace
+			time.Sleep(time.Second + fanOutGap) // the grace
 			synctest.Wait()
 			if n := s.Hung.Load(); n != 1 {
 				t.Errorf("got %d reads, want one that hangs", n)

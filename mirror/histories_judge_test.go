@@ -531,12 +531,12 @@ func (h *history) judgeMirrored(flags *Options, e remark) {
 	}
 }
 
-// unseen returns how long a change may last that a controller does not act on: the next fan-out waits for a runGap.
+// unseen returns how long a change may last that a controller does not act on: the next fan-out waits for a fanOutGap.
 // And it reports whether there was a restore.
 func (h *history) unseen() (unseen time.Duration, restored bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	unseen = 2*runGap + 2*h.latestWatch + 30*h.latestDelay
+	unseen = 2*fanOutGap + 2*h.latestWatch + 30*h.latestDelay
 	if time.Since(h.watchEnded) < 10*time.Minute {
 		unseen += time.Minute // client-go waits before it watches again
 	}

@@ -258,7 +258,7 @@ func (h *history) leave() {
 	time.Sleep(40 * time.Minute)
 	synctest.Wait()
 	left := h.leader.leftOver()
-	left["names with targets"] = len(h.leader.targets.names)
+	left["names with targets"] = len(h.leader.records.byName)
 	for what, n := range left {
 		if n > 0 {
 			h.found(leftOver, "%d %s after everything was deleted", n, what)
@@ -339,8 +339,8 @@ func (l *leader) Send(_ context.Context, e Event) error {
 // targetStates returns how each target stands, as the controller knows it.
 func (c *Controller) targetStates() map[key]standing {
 	all := map[key]standing{}
-	c.targets.each(func(n *nameTargets) {
-		for namespace, r := range n.known {
+	c.records.each(func(n *nameRecords) {
+		for namespace, r := range n.byNamespace {
 			all[key{Namespace: namespace, Name: n.name}] = r.standing
 		}
 	})
@@ -351,9 +351,9 @@ func (c *Controller) targetStates() map[key]standing {
 func (c *Controller) counts() map[key]map[string]int {
 	all := map[key]map[string]int{}
 	for state := plan.StateSynced; state < plan.States; state++ {
-		addTo(all, key{}, state.String(), c.targets.total(state))
+		addTo(all, key{}, state.String(), c.records.total(state))
 	}
-	c.targets.each(func(n *nameTargets) {
+	c.records.each(func(n *nameRecords) {
 		for source, src := range n.sources {
 			for state := plan.StateSynced; state < plan.States; state++ {
 				addTo(all, source, state.String(), src.counts[state])
@@ -364,9 +364,9 @@ func (c *Controller) counts() map[key]map[string]int {
 }
 
 // each calls f with the targets of each name, locked.
-func (s *targets) each(f func(*nameTargets)) {
+func (s *records) each(f func(*nameRecords)) {
 	s.mu.Lock()
-	names := slices.Collect(maps.Values(s.names))
+	names := slices.Collect(maps.Values(s.byName))
 	s.mu.Unlock()
 	for _, n := range names {
 		n.mu.Lock()
@@ -378,16 +378,16 @@ func (s *targets) each(f func(*nameTargets)) {
 // leftOver returns what a controller at rest has left of its work.
 func (c *Controller) leftOver() map[string]int {
 	synctest.Wait()
-	left := map[string]int{"keys": c.copies.Len(), "names": c.sources.Len(),
-		"reports": c.reports.Len(), "slow": c.slow.Len()}
-	_, left["calls in flight"] = c.slow.Known()
+	left := map[string]int{"keys": c.queues.copies.Len(), "names": c.queues.sources.Len(),
+		"reports": c.queues.reports.Len(), "slow": c.queues.slow.Len()}
+	_, left["calls in flight"] = c.queues.slow.Known()
 	left["live reads"] = c.reconciler.live.Known()
-	c.targets.each(func(n *nameTargets) {
+	c.records.each(func(n *nameRecords) {
 		left["pending targets"] += n.pending
-		for _, r := range n.known {
+		for _, r := range n.byNamespace {
 			// An object that the watch does not show is retried.
 			if r.retry.outcome != outcome.Foreign && r.state != plan.StateForeign && r.state != plan.StateRejected &&
-				r.retry != (retry{}) || r.write != (ownWrite{}) || r.unclaimed != (unclaimed{}) || r.busy {
+				r.retry != (retry{}) || r.lastWrite != (ownWrite{}) || r.unclaimed != (unclaimed{}) || r.busy {
 				left[fmt.Sprintf("retries (%+v)", *r)]++
 			}
 		}

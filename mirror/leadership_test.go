@@ -171,7 +171,7 @@ func TestC35StopMakesNoMessage(t *testing.T) {
 		}
 		r.onEvent(func(Event) error { time.Sleep(time.Second); return nil })
 		r.lead()
-		time.Sleep(runGap + 500*time.Millisecond)
+		time.Sleep(reportDelay + 500*time.Millisecond)
 		r.stop()
 		began := time.Now()
 		err := <-r.ended

@@ -135,15 +135,15 @@ func TestC41CacheIsAhead(t *testing.T) {
 		s.controller.handlers.active.Store(false)
 		s.remove("platform")
 		synctest.Wait()
-		n := r.targets.lock("settings")
-		x := r.decide(n, settings("team-000"), func() *plan.View { return r.cache.View("settings") }, time.Now())
+		n := r.records.lock("settings")
+		x := &attempt{decision: r.decide(n, settings("team-000"), r.viewOf("settings"), time.Now()), ctx: t.Context()}
 		n.unlock()
-		if _, confirmed := r.confirm(t.Context(), &x); !confirmed {
+		if _, confirmed := r.confirm(x); !confirmed {
 			t.Error("got no confirmation without a source")
 		}
 		s.write(source())
 		synctest.Wait()
-		if _, confirmed := r.confirm(t.Context(), &x); confirmed || s.CountAll("platform", "get") != 1 {
+		if _, confirmed := r.confirm(x); confirmed || s.CountAll("platform", "get") != 1 {
 			t.Error("got a confirmation by an answer that is older than what the cache shows")
 		}
 	})(t)

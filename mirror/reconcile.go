@@ -19,12 +19,14 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// secondChance is the pause before the next try of a write that was cut, where the cut is forgiven.
+// secondChance is the pause before the next try of a write that was cut, if the
+// namespace does not count as slow for it.
 const secondChance = 250 * time.Millisecond
 
-// reconciler brings copies in sync, each by one change at a time.
+// reconciler brings targets in sync, each by one change at a time.
 type reconciler struct {
-	*base
+	*decider
+	metrics  *controllerMetrics
 	live     *liveread.Reader
 	writer   *writer
 	restored restored
@@ -32,187 +34,238 @@ type reconciler struct {
 	undeleted rate.Sometimes // limits the log about copies that cannot be deleted
 }
 
+// attempt is one pass over one target: the decision to act, and how its calls are
+// made.
+type attempt struct {
+	decision
+	pace slow.Pace
+
+	// ctx ends when the process stops. Then no write begins any more.
+	ctx context.Context
+	// writes ends with the leadership, and with it the writes in flight.
+	writes context.Context
+}
+
 // result is the result of a change.
 type result struct {
-	change    plan.Change
-	outcome   outcome.Outcome // OK: the API server carried the change out
-	err       error
-	note      string // the error, or a description of the foreign object in the way, for people
-	adoptable bool   // the owner of that object can hand it over
-	began     time.Time
-	claimedAt time.Time         // a live read that began then shows a claim
-	after     time.Duration     // a live read is on its way: when to ask again
-	made      *corev1.ConfigMap // the object as it is stored; nil after a delete
-	deleted   bool              // of a re-creation that failed, the deletion was carried out
-	repair    bool              // the change restored what another client had changed
-	cause     string            // what that client had done to a copy that was in sync before
+	change  plan.Change
+	outcome outcome.Outcome // OK: the API server carried the change out
+	err     error
+	began   time.Time
+
+	// What is in the way, or the error, for people.
+	note      string
+	adoptable bool // the owner of the object in the way can hand it over
+
+	// What the API server carried out.
+	stored  *corev1.ConfigMap // the object as it is stored; nil after a delete
+	deleted bool              // of a re-creation that failed, the deletion was carried out
+
+	// A repair restores what another client did to the copy.
+	isRepair bool
+	cause    string // what that client did to a copy that was in sync before
+
+	// What live reads show before a deletion.
+	claimedAt time.Time     // a read that began then shows a claim
+	askAgain  time.Duration // a read is on its way: when to ask again
 }
 
 // turn reconciles the target of a slow namespace whose turn it is.
 func (r *reconciler) turn(ctx, writes context.Context, uid types.UID, pace slow.Pace) {
-	if k, ok := r.slow.Next(uid); ok {
+	if k, ok := r.queues.slow.Next(uid); ok {
 		r.reconcile(ctx, writes, k, pace)
 	}
-	for _, k := range r.slow.EndTurn(uid) {
-		r.copies.Add(k)
+	for _, k := range r.queues.slow.EndTurn(uid) {
+		r.queues.copies.Add(k)
 	}
 }
 
-// reconcile brings the copy of one name in one namespace in sync: it decides, makes at most one change, records the
-// result, and decides again.
+// reconcile brings a target in sync: it decides, makes at most one change,
+// records the result, and decides again. That second decision takes in what
+// happened during the calls, so nobody has to remember that.
 func (r *reconciler) reconcile(ctx, writes context.Context, k key, pace slow.Pace) {
 	done := r.metrics.reconciling()
-	x := r.begin(k, pace)
+	x := &attempt{decision: r.begin(k, pace), pace: pace, ctx: ctx, writes: writes}
 	if !x.act {
 		done(metricOf(result{}, x.wait))
 		return
 	}
 	began := time.Now()
-	res := r.act(ctx, writes, &x)
+	res := r.act(x)
 	res.began = began
-	done(metricOf(res, r.finish(ctx, &x, &res)))
+	wait := r.finish(x, &res)
+	r.log(ctx, &res, wait)
+	done(metricOf(res, wait))
 }
 
-// begin decides about a target, and makes it busy if something is to be done now, unless the namespace is slow.
+// begin decides about a target, and makes it busy if something is to be done now.
+// A target in a slow namespace waits for its turn instead.
 func (r *reconciler) begin(k key, pace slow.Pace) decision {
-	n := r.targets.lock(k.Name)
+	n := r.records.lock(k.Name)
 	defer n.unlock()
-	x := r.decide(n, k, func() *plan.View { return r.cache.View(k.Name) }, time.Now())
-	x.pace = pace
-	switch {
-	case !x.act:
-		if x.wait > 0 {
-			r.copies.AddAfter(k, x.wait)
-		}
-		if x.known.state == plan.StateSynced {
-			for _, k := range r.slow.Written(x.known.uid) {
-				r.copies.Add(k)
-			}
-		}
-	case pace == slow.Ordinary && r.slow.Put(x.known.uid, k, false):
-		x.act = false
-	default:
-		busy := x.known
+	x := r.visit(n, k, r.viewOf(k.Name), time.Now())
+	if x.act && pace == slow.Ordinary {
+		x.act = !r.queues.slow.Put(x.record.namespaceUID, k, false)
+	}
+	if x.act {
+		busy := x.record
 		busy.busy = true
 		n.set(k.Namespace, busy)
 	}
 	return x
 }
 
-// finish records the result of a change, and decides again. It returns the wait of the target, unless a call was cut.
-func (r *reconciler) finish(ctx context.Context, x *decision, res *result) time.Duration {
-	now, k := time.Now(), x.change.Key
-	n := r.targets.lock(k.Name)
+// finish records the result of a change, decides again, and queues the target if
+// something is left to do. It returns how long the target waits.
+func (r *reconciler) finish(x *attempt, res *result) (wait time.Duration) {
+	k := x.change.Key
+	now := time.Now()
+	n := r.records.lock(k.Name)
 	defer n.unlock()
-	t := *n.known[k.Namespace] // a busy target is there
-	t.busy = false
-	if t.uid == x.known.uid {
-		r.record(n, &t, x, res, now)
+	known := *n.byNamespace[k.Namespace] // a busy target has a record
+	known.busy = false
+	isSameNamespace := known.namespaceUID == x.record.namespaceUID
+	if isSameNamespace {
+		r.recordResult(n, &known, x, res, now)
 	}
-	n.set(k.Namespace, t)
-	y := r.decide(n, k, func() *plan.View { return r.cache.View(k.Name) }, now)
-	wait := max(y.wait, res.after)
+	n.set(k.Namespace, known)
+	next := r.decide(n, k, r.viewOf(k.Name), now)
+
+	wait = max(next.wait, res.askAgain)
 	switch {
-	case errors.Is(res.err, slow.ErrCut) && t.uid == x.known.uid:
-		if !r.slow.Put(t.uid, k, true) {
-			r.copies.AddAfter(k, secondChance)
-		}
-	case y.act && res.after == 0:
-		r.copies.Add(k)
-	case res.outcome == outcome.OK && wait > 0 && y.known.isDone() && res.change.Op != plan.OpDelete:
-		wait = 0 // an event shows the write, or a relist does, whose fan-out waits for that: a source is there
+	case errors.Is(res.err, slow.ErrCut) && isSameNamespace:
+		r.queueCut(known.namespaceUID, k)
+	case next.act && res.askAgain == 0:
+		r.queues.copies.Add(k)
+	case isShownByAnEvent(&next, res):
+		wait = 0
 	case wait > 0:
-		r.copies.AddAfter(k, wait)
+		r.queues.copies.AddAfter(k, wait)
 	}
-	r.log(ctx, *res, wait)
 	return wait
 }
 
-// record records the result of a change in what is known of its target.
-func (r *reconciler) record(n *nameTargets, t *target, x *decision, res *result, now time.Time) {
-	if res.deleted { // the creation was not carried out
-		t.write, t.content = ownWrite{deleted: res.change.Have.UID, at: now}, content{}
-	}
-	ns := r.cache.Namespace(res.change.Key.Namespace)
-	isClosed := ns == nil || plan.Terminating(ns) || ns.UID != t.uid // its return is an event
-	switch {
-	case res.outcome == outcome.OK:
-		r.carriedOut(n, t, res, now)
-		t.wrote(res, now)
-		if t.write.unseen(r.cache.ConfigMap(res.change.Key), r.cache.Version(), now) == 0 {
-			t.write = ownWrite{at: now} // the watch was faster than the answer
-		}
-	case res.outcome == outcome.Delayed:
-	case res.outcome == outcome.Terminating && isClosed:
-		*t = target{uid: t.uid}
-	default:
-		if res.outcome == outcome.Claimed && t.unclaimed.uid != "" {
-			t.unclaimed.since = res.claimedAt
-		}
-		t.failed(res, x.target, now)
+// queueCut queues a target whose call was cut: for a turn of its namespace if that
+// counts as slow now, else for a second chance.
+func (r *reconciler) queueCut(namespace types.UID, k key) {
+	if !r.queues.slow.Put(namespace, k, true) {
+		r.queues.copies.AddAfter(k, secondChance)
 	}
 }
 
-// carriedOut counts a change that the API server carried out. A restored copy gets an event, but not after a failure:
-// our own re-creation may have deleted the copy.
-func (r *reconciler) carriedOut(n *nameTargets, t *target, res *result, now time.Time) {
+// isShownByAnEvent reports whether only our own write is left to be seen. The
+// watch shows it by an event or, after a gap, by a relist: its fan-out waits for
+// the write. After a deletion no source may be left to be fanned out.
+func isShownByAnEvent(next *decision, res *result) bool {
+	return res.outcome == outcome.OK && next.record.isDone() && res.change.Op != plan.OpDelete
+}
+
+// recordResult records the result of a change in the record of its target.
+func (r *reconciler) recordResult(n *nameRecords, known *record, x *attempt, res *result, now time.Time) {
+	if res.deleted { // the creation was not carried out
+		known.lastWrite = ownWrite{deleted: res.change.Have.UID, at: now}
+		known.content = content{}
+	}
+	ns := r.cache.Namespace(res.change.Key.Namespace)
+	isClosed := ns == nil || plan.Terminating(ns) || ns.UID != known.namespaceUID
+	switch {
+	case res.outcome == outcome.OK:
+		r.carriedOut(n, known, res, now)
+		known.succeeded(res, now)
+		if !known.lastWrite.isUnseen(r.cache.ConfigMap(res.change.Key), r.cache.Version()) {
+			known.lastWrite = ownWrite{at: now} // the watch was faster than the answer
+		}
+	case res.outcome == outcome.Delayed:
+	case res.outcome == outcome.Terminating && isClosed:
+		*known = record{namespaceUID: known.namespaceUID} // its return is an event
+	default:
+		if res.outcome == outcome.Claimed && known.unclaimed.uid != "" {
+			known.unclaimed.since = res.claimedAt
+		}
+		known.failed(res, x.target.Have, now)
+	}
+}
+
+// carriedOut counts a change that the API server carried out. A restored copy
+// gets an event, but not after a failure: our own re-creation may have deleted
+// the copy.
+func (r *reconciler) carriedOut(n *nameRecords, known *record, res *result, now time.Time) {
 	c := res.change
 	if c.Source == nil {
 		return
 	}
-	n.ofSource(c.Source.Key).writeAt = now
-	if c.Op == plan.OpCreate && !t.appeared.IsZero() {
-		r.metrics.fill.Observe(now.Sub(t.appeared).Seconds())
+	n.status(c.Source.Key).writeAt = now
+	if c.Op == plan.OpCreate && !known.appeared.IsZero() {
+		r.metrics.fill.Observe(now.Sub(known.appeared).Seconds())
 	}
-	if res.cause != "" && t.retry.failures == 0 && t.repairs < freeRepairs {
-		r.restored.put(Event{Regarding: c.Key, UID: res.made.UID, Type: corev1.EventTypeNormal,
-			Reason: plan.ReasonRestored, Note: plan.Clip(r.rules.Restored(c, res.cause), report.MaxNote),
-			Annotations: map[string]string{plan.InstanceAnnotation: r.rules.Instance()}})
+	if res.cause == "" || known.retry.failures > 0 || known.repairs.inRow >= freeRepairs {
+		return
 	}
+	r.restored.put(Event{
+		Regarding:   c.Key,
+		UID:         res.stored.UID,
+		Type:        corev1.EventTypeNormal,
+		Reason:      plan.ReasonRestored,
+		Note:        plan.Clip(r.rules.Restored(c, res.cause), report.MaxNote),
+		Annotations: map[string]string{plan.InstanceAnnotation: r.rules.Instance()},
+	})
 }
 
-// act carries out the change. A deletion needs live reads that confirm it. If a foreign object was in the way, act
-// reads that object first. If a create finds an object that the cache does not show, or is rejected before it can
-// find one, act reads the object afterwards, and then makes the change that the object needs.
-func (r *reconciler) act(ctx, writes context.Context, x *decision) result {
-	c := x.change
+// act carries out the change. What the cache cannot show, act reads live: before a
+// deletion its premise, and an object in the way of a create. If a foreign object
+// was in the way at the last try, act reads it first; else the create finds it.
+func (r *reconciler) act(x *attempt) result {
 	switch {
-	case c.Op == plan.OpDelete:
-		if res, confirmed := r.confirm(ctx, x); !confirmed {
+	case x.change.Op == plan.OpDelete:
+		if res, confirmed := r.confirm(x); !confirmed {
 			return res
 		}
-	case c.Op == plan.OpCreate && x.known.retry.outcome == outcome.Foreign:
-		res, there := r.actOnLive(ctx, writes, x)
-		if there {
+		return r.write(x, x.change)
+	case x.change.Op == plan.OpCreate && x.record.retry.outcome == outcome.Foreign:
+		if res, isThere := r.actOnLive(x); isThere {
 			return res
 		}
 		// The read may have taken long.
-		t := r.cache.Target(c.Key)
-		if c = r.rules.Decide(r.cache.View(c.Key.Name), t); c.Op != plan.OpCreate {
+		c := r.rules.Decide(r.cache.View(x.change.Key.Name), r.cache.Target(x.change.Key))
+		if c.Op != plan.OpCreate {
 			return result{change: c, outcome: outcome.Conflict}
 		}
+		return r.create(x, c)
+	case x.change.Op == plan.OpCreate:
+		return r.create(x, x.change)
 	}
-	res := r.write(ctx, writes, x, c)
-	if c.Op != plan.OpCreate || errors.Is(res.err, outcome.ErrAltered) ||
-		!apierrors.IsAlreadyExists(res.err) && res.outcome != outcome.Rejected {
+	return r.write(x, x.change)
+}
+
+// create creates a copy. If the API server refuses that, there may be an object
+// that the cache does not show: a quota refuses a create before the API server
+// looks for one. Then create makes the change that this object needs.
+func (r *reconciler) create(x *attempt, c plan.Change) result {
+	res := r.write(x, c)
+	mayHide := apierrors.IsAlreadyExists(res.err) || res.outcome == outcome.Rejected
+	if !mayHide || errors.Is(res.err, outcome.ErrAltered) {
 		return res
 	}
-	if onLive, there := r.actOnLive(ctx, writes, x); there {
+	if onLive, isThere := r.actOnLive(x); isThere {
 		return onLive
 	}
 	return res
 }
 
-// confirm reads the source live, and the namespace if labels decide, and reports whether the copy may be deleted. A
-// read that began before the end of the grace does not count. If the copy may not be deleted, res is the result.
-func (r *reconciler) confirm(ctx context.Context, x *decision) (res result, confirmed bool) {
-	c, ns, end := x.change, x.target.Namespace, x.known.unclaimed.since.Add(r.grace)
+// confirm reads the source live, and the namespace if labels decide, and reports
+// whether the copy may be deleted. A read that began before the end of the grace
+// does not count. If the copy may not be deleted, res is the result.
+func (r *reconciler) confirm(x *attempt) (res result, confirmed bool) {
+	c := x.change
+	ns := x.target.Namespace
+	dependsOnLabels := r.rules.DependsOnLabels(x.view)
 	namespace := ""
-	if r.rules.DependsOnLabels(x.view) {
+	if dependsOnLabels {
 		namespace = ns.Name
 	}
-	live, wait, err := r.live.Premise(ctx, r.reads(x), c.CopyOf, namespace, end, x.pace != slow.Ordinary)
-	if namespace != "" {
+	endOfGrace := x.record.unclaimed.since.Add(r.grace)
+	live, wait, err := r.live.Premise(x.ctx, r.reads(x), c.CopyOf, namespace, endOfGrace, x.pace != slow.Ordinary)
+	if dependsOnLabels {
 		ns = live.Namespace
 	}
 	res = result{change: c, outcome: outcome.Conflict}
@@ -220,87 +273,97 @@ func (r *reconciler) confirm(ctx context.Context, x *decision) (res result, conf
 	case err != nil:
 		return resultOf(c, err), false
 	case wait > 0:
-		res.outcome, res.after = outcome.Delayed, wait
+		res.outcome = outcome.Delayed
+		res.askAgain = wait
+		return res, false
 	case ns == nil || plan.Terminating(ns) || !r.rules.StillUnwanted(c, x.view, live.Source, ns):
 		// The watch will show why. The grace begins anew.
-		res.outcome, res.claimedAt = outcome.Claimed, live.Began
-	case r.cache.View(c.Key.Name) != x.view, !r.isUnclaimed(x): // the answer may be newer or older than the view
-	default:
-		return res, true
+		res.outcome = outcome.Claimed
+		res.claimedAt = live.Began
+		return res, false
+	case r.cache.View(c.Key.Name) != x.view, !r.isUnclaimed(x):
+		return res, false // the answer may be newer or older than what was judged
 	}
-	return res, false
+	return res, true
 }
 
-// reads returns how the decision makes calls that read.
-func (r *reconciler) reads(x *decision) liveread.Call {
+// reads returns how an attempt makes calls that read.
+func (r *reconciler) reads(x *attempt) liveread.Call {
 	return func(ctx context.Context, f func(context.Context) error) error {
-		return r.slow.Read(ctx, x.known.uid, x.pace, f)
+		return r.queues.slow.Read(ctx, x.record.namespaceUID, x.pace, f)
 	}
 }
 
 // isUnclaimed reports whether no source has claimed the copy since the decision.
-func (r *reconciler) isUnclaimed(x *decision) bool {
-	n := r.targets.lock(x.change.Key.Name)
+func (r *reconciler) isUnclaimed(x *attempt) bool {
+	n := r.records.lock(x.change.Key.Name)
 	defer n.unlock()
-	t, before := n.known[x.change.Key.Namespace], x.known.unclaimed
-	return t != nil && t.unclaimed.uid == before.uid && t.unclaimed.since.Equal(before.since)
+	known := n.byNamespace[x.change.Key.Namespace]
+	before := x.record.unclaimed
+	return known != nil && known.unclaimed.uid == before.uid && known.unclaimed.since.Equal(before.since)
 }
 
-// actOnLive reads an object that the cache does not show, and makes the change that the object needs. there is false if
-// no object is there: a quota refused the create, or the object has just gone.
-func (r *reconciler) actOnLive(ctx, writes context.Context, x *decision) (res result, there bool) {
+// actOnLive reads an object that the cache does not show, and makes the change
+// that this object needs. isThere is false if there is none.
+func (r *reconciler) actOnLive(x *attempt) (res result, isThere bool) {
 	k := x.change.Key
-	have, err := r.live.ConfigMap(ctx, r.reads(x), k)
+	have, err := r.live.ConfigMap(x.ctx, r.reads(x), k)
 	switch {
 	case err != nil:
 		return resultOf(x.change, err), true
 	case have == nil:
 		return result{}, false
 	}
-	t := r.cache.Target(k)
-	t.Have = have
-	v := r.cache.View(k.Name)
-	c := r.rules.Decide(v, t)
+	target := r.cache.Target(k)
+	target.Have = have
+	view := r.cache.View(k.Name)
+	c := r.rules.Decide(view, target)
 	res = result{change: c, outcome: outcome.Conflict} // the watch will show it
 	switch {
 	case c.Op == plan.OpUpdate, c.Op == plan.OpRecreate:
-		return r.write(ctx, writes, x, c), true
-	case c.State == plan.StateForeign && x.known.made(have):
+		return r.write(x, c), true
+	case c.State == plan.StateForeign && x.record.hasAltered(have):
 		res = resultOf(x.change, outcome.ErrAltered)
-		res.note, res.made = cmp.Or(x.known.retry.shown.note, res.note), have
+		res.note = cmp.Or(x.record.retry.standing.note, res.note)
+		res.stored = have
 	case c.State == plan.StateForeign:
-		res.outcome, res.note, res.adoptable = outcome.Foreign, c.Note, c.Adoptable
-	case c.Op == plan.OpNone && !r.rules.Visible(have): // its source keeps it, and there is no event at the end of that
-		res = result{change: x.change, outcome: outcome.Foreign, note: r.rules.Reason(v, c)}
+		res.outcome = outcome.Foreign
+		res.note = c.Note
+		res.adoptable = c.Adoptable
+	case c.Op == plan.OpNone && !r.rules.Visible(have):
+		// A source holds this copy, which has lost its label. There is no event
+		// at the end of that.
+		res = result{change: x.change, outcome: outcome.Foreign, note: r.rules.Reason(view, c)}
 	}
 	return res, true
 }
 
 // write makes the call of a change, unless the process stops.
-func (r *reconciler) write(ctx, writes context.Context, x *decision, c plan.Change) result {
-	if ctx.Err() != nil {
-		return resultOf(c, ctx.Err())
+func (r *reconciler) write(x *attempt, c plan.Change) result {
+	if err := x.ctx.Err(); err != nil {
+		return resultOf(c, err)
 	}
-	var made *corev1.ConfigMap
+	var stored *corev1.ConfigMap
 	var applied error
-	err := r.slow.Write(writes, x.known.uid, x.pace, func(ctx context.Context) error {
-		made, applied = r.writer.apply(ctx, c)
+	err := r.queues.slow.Write(x.writes, x.record.namespaceUID, x.pace, func(ctx context.Context) error {
+		stored, applied = r.writer.apply(ctx, c)
 		return applied
 	})
 	if err != nil {
 		res := resultOf(c, err)
-		res.deleted = errors.As(applied, &deletedError{})
+		res.deleted = errors.As(applied, &deletedError{}) // also if the creation was cut
 		if errors.Is(err, outcome.ErrAltered) {
-			res.made = made
+			res.stored = stored
 		}
 		return res
 	}
-	wasSynced := c.Source != nil && x.known.content == contentOf(c.Source)
+	res := result{change: c, stored: stored}
+	wasSynced := c.Source != nil && x.record.content == contentOf(c.Source)
 	cause := r.rules.RepairCause(c, wasSynced)
 	if cause != "" {
 		r.metrics.repairs.WithLabelValues(cause).Inc()
 	}
-	res := result{change: c, made: made, repair: wasSynced || cause != ""}
+	res.isRepair = wasSynced || cause != ""
 	if wasSynced {
 		res.cause = cause
 	}
@@ -312,9 +375,11 @@ func resultOf(c plan.Change, err error) result {
 	if errors.Is(err, slow.ErrCut) {
 		return result{change: c, outcome: outcome.Delayed, err: err}
 	}
-	return result{change: c, outcome: outcome.Of(c.Op, err), err: err, note: plan.Clip(err.Error(), report.MaxNote)}
+	note := plan.Clip(err.Error(), report.MaxNote)
+	return result{change: c, outcome: outcome.Of(c.Op, err), err: err, note: note}
 }
 
+// metricOf returns the result of a reconcile, as controller-runtime counts it.
 func metricOf(res result, wait time.Duration) string {
 	switch {
 	case res.err != nil && res.outcome.Failed():
@@ -325,8 +390,10 @@ func metricOf(res result, wait time.Duration) string {
 	return "success"
 }
 
-func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
-	logger, c := klog.FromContext(ctx), res.change
+// log logs the result of a change. An operator reads that by -v=2.
+func (r *reconciler) log(ctx context.Context, res *result, wait time.Duration) {
+	logger := klog.FromContext(ctx)
+	c := res.change
 	if c.Op == plan.OpDelete && res.outcome == outcome.Rejected {
 		// The source may be gone, and with it the place for an event.
 		r.undeleted.Do(func() {

@@ -6,31 +6,42 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// reporter sends the messages about sources. It makes them from what holds when their name's turn comes.
+// reporter sends the messages about sources. It makes them from what holds when
+// the turn of their name comes.
 type reporter struct {
-	*base
-	events EventSender
+	*decider
+	metrics *controllerMetrics
+	events  EventSender
 }
 
 const (
 	// reportWorkers is how many names are reported at a time.
 	reportWorkers = 4
-	// reportEnd bounds the time in which a process that stops waits for the messages on their way.
+	// reportEnd bounds the time in which a process that stops waits for the
+	// messages on their way.
 	reportEnd = 3 * time.Second
-	// reportPause is how many times longer than a report the pause after it is: many sources of one name make reports
-	// expensive.
+	// reportPause is how many times longer than a report the pause after it is:
+	// many sources of one name make reports expensive.
 	reportPause = 20
 )
 
-// report sends the messages about the sources of a name that are due. The log has all of them before the first is sent.
+// message is a message about a source.
+type message struct {
+	report.Message
+	about    key
+	sent     *report.Sent
+	isGone   bool                 // the last fan-out has not met the source
+	announce map[string]unclaimed // the copies whose deletion it announces, by namespace
+}
+
+// report sends the messages about the sources of a name that are due. All of them
+// are in the log before the first one is sent.
 func (r *reporter) report(ctx context.Context, name string) {
 	due := r.collect(name, time.Now())
 	for _, m := range due {
@@ -43,206 +54,211 @@ func (r *reporter) report(ctx context.Context, name string) {
 	}
 }
 
-// message is a message about a source.
-type message struct {
-	report.Message
-	about    key
-	sent     *report.Sent
-	gone     bool                 // the view of the last fan-out does not have the source
-	announce map[string]unclaimed // the copies whose deletion it announces, by namespace
-}
-
-// deliver sends a message, and records that it was sent, or refused. A source that is gone gets one try. A namespace
-// that is gone or terminating counts as a try: the API server refuses events there.
+// deliver sends a message, and records that it was sent, or refused.
 func (r *reporter) deliver(ctx context.Context, name string, m message) {
-	var err error
-	ns := r.cache.Namespace(m.about.Namespace)
-	if isClosed := ns == nil && m.gone || ns != nil && plan.Terminating(ns); !isClosed {
-		err = r.events.Send(ctx, Event{Regarding: m.about, UID: m.sent.UID(),
-			Type: m.Type, Reason: m.Reason, Note: m.Note, Annotations: m.Annotations})
-	}
-	n := r.targets.lock(name)
+	err := r.send(ctx, m)
+	n := r.records.lock(name)
 	defer n.unlock()
-	if err != nil && !m.gone {
+	if err != nil && !m.isGone { // a source that is gone gets one try
 		m.sent.Refused(m.Message, time.Now())
 		n.reportIn(n.reportGap)
 		return
 	}
 	m.sent.Record(m.Message, time.Now())
 	for namespace, u := range m.announce {
-		if known := n.known[namespace]; known != nil && known.unclaimed == u {
-			t := *known
-			t.unclaimed.announced = true
-			n.set(namespace, t)
+		known := n.byNamespace[namespace]
+		if known != nil && known.unclaimed == u {
+			announced := *known
+			announced.unclaimed.announced = true
+			n.set(namespace, announced)
 		}
 	}
 }
 
-// collect returns the messages about the sources of a name that are due, announcements of deletions first, and has the
-// name reported again when others are. While a fan-out compares the targets it returns none, and asks again.
-func (r *reporter) collect(name string, now time.Time) (due []message) {
-	n := r.targets.lock(name)
-	defer n.unlock()
-	n.reportAt, n.reportGap = time.Time{}, 0
-	if n.comparing || n.view == nil && len(r.cache.View(name).All()) > 0 {
-		n.reportIn(runGap)
+// send sends a message, unless the namespace of the source is gone or is being
+// deleted: the API server refuses events there.
+func (r *reporter) send(ctx context.Context, m message) error {
+	ns := r.cache.Namespace(m.about.Namespace)
+	if ns == nil && m.isGone || ns != nil && plan.Terminating(ns) {
 		return nil
 	}
-	v := cmp.Or(n.view, plan.NewView(nil))
-	selections := r.countSuperseded(n, v)
-	for k, s := range r.summarize(n, v, selections, now) {
-		src := n.ofSource(k)
-		sent := n.sentAbout(src, s)
-		if s.Source != nil {
-			r.propagated(n, src, s)
-		}
-		messages, wait := sent.Due(s.Messages(now), now)
-		for _, m := range messages {
-			if m.Reason == plan.ReasonExpiring {
-				due = slices.Insert(due, 0, message{m, k, sent, s.Source == nil, n.expiring(k)})
-			} else {
-				due = append(due, message{m, k, sent, s.Source == nil, nil})
-			}
-		}
-		if s.Source == nil && s.Counts == [plan.States]int{} {
-			wait = report.Sooner(wait, n.forget(k, src, now))
-		}
-		if wait > 0 {
-			n.reportIn(wait)
-		}
-	}
-	n.reportGap = min(max(runGap, reportPause*time.Since(now)), report.Spacing)
-	return due
+	return r.events.Send(ctx, Event{
+		Regarding:   m.about,
+		UID:         m.sent.UID(),
+		Type:        m.Type,
+		Reason:      m.Reason,
+		Note:        m.Note,
+		Annotations: m.Annotations,
+	})
 }
 
-// sentAbout returns what was sent about a source, or about all sources that this process has never seen.
-func (n *nameTargets) sentAbout(src *sourceTargets, s *report.Summary) *report.Sent {
-	sent, uid := &src.sent, src.sent.UID()
+// collect returns the messages about the sources of a name that are due, and has
+// the name reported again when others are. Announcements of deletions come first.
+// While a fan-out compares the targets it returns none, and asks again.
+func (r *reporter) collect(name string, now time.Time) (due []message) {
+	n := r.records.lock(name)
+	defer n.unlock()
+	n.reportAt = time.Time{}
+	n.reportGap = 0
+	hasNoFanOut := n.view == nil && len(r.cache.View(name).All()) > 0
+	if n.comparing || hasNoFanOut {
+		n.reportIn(reportDelay)
+		return nil
+	}
+	view := cmp.Or(n.view, plan.NewView(nil))
+	selections := r.countSuperseded(n, view)
+	var announcements []message
+	for k, s := range r.summarize(n, view, selections, now) {
+		announce, others := r.messagesAbout(n, k, s, now)
+		announcements = append(announcements, announce...)
+		due = append(due, others...)
+	}
+	n.reportGap = min(max(reportDelay, reportPause*time.Since(now)), report.Spacing)
+	return append(announcements, due...)
+}
+
+// messagesAbout returns the messages about one source that are due, those that
+// announce deletions apart from the others.
+func (r *reporter) messagesAbout(n *nameRecords, k key, s *report.Summary, now time.Time) (
+	announcements, others []message) {
+	status := n.status(k)
+	sent := n.sentAbout(status, s)
 	if s.Source != nil {
+		r.propagated(n, status, s)
+	}
+	messages, wait := sent.Due(s.Messages(now), now)
+	for _, m := range messages {
+		about := message{Message: m, about: k, sent: sent, isGone: s.Source == nil}
+		if m.Reason == plan.ReasonExpiring {
+			about.announce = n.expiring(k)
+			announcements = append(announcements, about)
+		} else {
+			others = append(others, about)
+		}
+	}
+	if s.Source == nil && s.Counts == [plan.States]int{} {
+		wait = report.Sooner(wait, n.forget(k, status, now))
+	}
+	if wait > 0 {
+		n.reportIn(wait)
+	}
+	return announcements, others
+}
+
+// sentAbout returns what was sent about a source, or about all sources that this
+// process has never seen.
+func (n *nameRecords) sentAbout(status *sourceStatus, s *report.Summary) *report.Sent {
+	sent := &status.sent
+	uid := sent.UID()
+	switch {
+	case s.Source != nil:
 		uid = s.Source.ConfigMap.UID
-	} else if uid == "" {
-		sent, uid = &n.unseen, n.unseen.UID()
+	case uid == "":
+		sent = &n.sentOfUnseen
+		uid = sent.UID()
 	}
 	sent.Begin(uid)
 	return sent
 }
 
-// forget forgets a source that is gone and has no targets, or returns when to ask again: messages keep their spacing.
-func (n *nameTargets) forget(k key, src *sourceTargets, now time.Time) (wait time.Duration) {
-	wait = src.sent.QuietIn(now)
-	if wait <= 0 && !src.changeAt.After(n.fanOutAt) { // else it has just come, and a fan-out will show that
+// forget forgets a source that is gone and has no targets, or returns when to ask
+// again: messages keep their spacing.
+func (n *nameRecords) forget(k key, status *sourceStatus, now time.Time) (wait time.Duration) {
+	wait = status.sent.QuietIn(now)
+	isNew := status.changeAt.After(n.fanOutAt) // it has just come, and a fan-out will show that
+	if wait <= 0 && !isNew {
 		delete(n.sources, k)
 	}
 	return wait
 }
 
 // expiring returns the copies of a source that expire, by namespace.
-func (n *nameTargets) expiring(source key) map[string]unclaimed {
+func (n *nameRecords) expiring(source key) map[string]unclaimed {
 	all := map[string]unclaimed{}
-	for namespace, t := range n.known {
-		if t.state == plan.StateExpiring && t.owner == source {
-			all[namespace] = t.unclaimed
+	for namespace, known := range n.byNamespace {
+		if known.state == plan.StateExpiring && known.owner == source {
+			all[namespace] = known.unclaimed
 		}
 	}
 	return all
 }
 
-// countSuperseded counts in how many namespaces each source is superseded. It returns what each one selects if there
-// are several, or one may select no target.
-func (r *reporter) countSuperseded(n *nameTargets, v *plan.View) (selections map[key]*report.Selection) {
-	isWithoutTargets := func(s *plan.Source) bool {
-		counts := n.ofSource(s.Key).counts
-		for _, state := range []plan.State{plan.StateSuperseded, plan.StateExpiring, plan.StateOutOfScope} {
-			counts[state] = 0
-		}
-		return counts == [plan.States]int{}
-	}
-	if len(v.Sources) > 1 || slices.ContainsFunc(v.Sources, isWithoutTargets) {
+// countSuperseded counts in how many namespaces each source is superseded. It
+// returns what each source selects, if there are several or one may select no
+// target.
+func (r *reporter) countSuperseded(n *nameRecords, view *plan.View) (selections map[key]*report.Selection) {
+	if len(view.Sources) > 1 || slices.ContainsFunc(view.Sources, n.mayHaveNoTargets) {
 		owner := func(namespace string) key {
-			if t := n.known[namespace]; t != nil && v.Find(t.owner) != nil {
-				return t.owner
+			known := n.byNamespace[namespace]
+			if known == nil || view.Find(known.owner) == nil {
+				return key{}
 			}
-			return key{}
+			return known.owner
 		}
 		// In the lock: a namespace that changes later asks for another report.
-		selections = report.Select(r.rules, r.cache.Namespaces(), v.Sources, owner)
+		selections = report.Select(r.rules, r.cache.Namespaces(), view.Sources, owner)
 	}
-	for k, src := range n.sources {
-		superseded := cmp.Or(selections[k], &report.Selection{}).Superseded
-		n.add(k, plan.StateSuperseded, superseded-src.counts[plan.StateSuperseded])
+	for k, status := range n.sources {
+		superseded := 0
+		if selection := selections[k]; selection != nil {
+			superseded = selection.Superseded
+		}
+		n.count(k, plan.StateSuperseded, superseded-status.counts[plan.StateSuperseded])
 	}
 	return selections
 }
 
-// summarize returns a summary of each source that is known. Those outside of the view are gone, or have just come.
-func (r *reporter) summarize(n *nameTargets, v *plan.View, selections map[key]*report.Selection, now time.Time) (
+// mayHaveNoTargets reports whether no target counts for the source, apart from
+// those that the source no longer selects.
+func (n *nameRecords) mayHaveNoTargets(s *plan.Source) bool {
+	counts := n.status(s.Key).counts
+	counts[plan.StateSuperseded] = 0
+	counts[plan.StateExpiring] = 0
+	counts[plan.StateOutOfScope] = 0
+	return counts == [plan.States]int{}
+}
+
+// summarize returns a summary of each source that is known. A source outside of
+// the view is gone, or has just come.
+func (r *reporter) summarize(n *nameRecords, view *plan.View, selections map[key]*report.Selection, now time.Time) (
 	all map[key]*report.Summary) {
 	all = map[key]*report.Summary{}
-	for k, src := range n.sources {
-		all[k] = &report.Summary{Key: k, Source: v.Find(k), Counts: src.counts, Rules: r.rules, Selection: selections[k]}
-	}
-	for namespace, t := range n.known {
-		ns := r.cache.Namespace(namespace)
-		if t.state.IsProblem() {
-			all[t.owner].Add(t.state, namespace, t.note, t.adoptable)
+	for k, status := range n.sources {
+		all[k] = &report.Summary{
+			Key:       k,
+			Source:    view.Find(k),
+			Counts:    status.counts,
+			Rules:     r.rules,
+			Selection: selections[k],
 		}
-		at := t.unclaimed.since.Add(r.grace)
-		if t.state == plan.StateExpiring && at.After(now) && ns != nil && !plan.Terminating(ns) {
-			all[t.owner].Expire(t.unclaimed.why, t.unclaimed.announced, namespace, at)
+	}
+	for namespace, known := range n.byNamespace {
+		if known.state.IsProblem() {
+			all[known.owner].Add(known.state, namespace, known.note, known.adoptable)
+		}
+		if known.state != plan.StateExpiring {
+			continue
+		}
+		end := known.unclaimed.since.Add(r.grace)
+		ns := r.cache.Namespace(namespace)
+		if end.After(now) && ns != nil && !plan.Terminating(ns) {
+			all[known.owner].Expire(known.unclaimed.why, known.unclaimed.announced, namespace, end)
 		}
 	}
 	return all
 }
 
-// propagated observes how long the changes of a source took, from the oldest on, to reach every target. Of a change
-// after the last fan-out it knows nothing.
-func (r *reporter) propagated(n *nameTargets, src *sourceTargets, s *report.Summary) {
-	changeAt, writeAt := src.changeAt, src.writeAt
+// propagated observes how long the changes of a source took, from the oldest on,
+// to reach every target. Of a change after the last fan-out it knows nothing.
+func (r *reporter) propagated(n *nameRecords, status *sourceStatus, s *report.Summary) {
+	changeAt := status.changeAt
+	writeAt := status.writeAt
 	if s.Pending() || changeAt.After(n.fanOutAt) {
 		return
 	}
-	src.changeAt, src.writeAt = time.Time{}, time.Time{}
+	status.changeAt = time.Time{}
+	status.writeAt = time.Time{}
 	if !changeAt.IsZero() && !writeAt.Before(changeAt) {
 		r.metrics.propagation.Observe(writeAt.Sub(changeAt).Seconds())
-	}
-}
-
-// Event is one event about a ConfigMap. Type, Reason, Note and Annotations are those of the Kubernetes event.
-type Event struct {
-	Regarding          types.NamespacedName
-	UID                types.UID // of the ConfigMap; empty if it was never seen
-	Type, Reason, Note string
-	Annotations        map[string]string
-}
-
-// EventSender sends events to the API server.
-type EventSender interface {
-	// Send returns when the API server has the event, or the error for which it has not. The caller retries.
-	Send(ctx context.Context, e Event) error
-}
-
-// restoredRate, a second, and restoredBurst bound the events about restored copies: a client may edit thousands.
-const restoredRate, restoredBurst = 20, 100
-
-// restored are the events about restored copies that wait to be sent. They are best effort.
-type restored chan Event
-
-// put adds an event, and does not wait. It drops the event if many wait.
-func (r restored) put(e Event) {
-	select {
-	case r <- e:
-	default:
-	}
-}
-
-// work sends events until ctx ends.
-func (r restored) work(ctx context.Context, events EventSender) {
-	limiter := rate.NewLimiter(restoredRate, restoredBurst)
-	for limiter.Wait(ctx) == nil {
-		select {
-		case <-ctx.Done():
-		case e := <-r:
-			_ = events.Send(ctx, e) // the copy is restored, and its owner can do without the event
-		}
 	}
 }

@@ -131,6 +131,8 @@ func TestC69OddData(t *testing.T) {
 	raw := suite.WithBinaryData(map[string][]byte{"raw": {0, 0xff, 0xfe}})
 	p := w.Start()
 	w.WaitInSync(w.CreateSource(w.Home, "settings", odd, raw), a, b)
+	w.Edit(a, "settings", suite.WithLabel("theirs", "x")) // so the copy is read before its update
+	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithKey("more", "\xff")), a, b)
 	w.Stop(p)
 	w.Edit(a, "settings", suite.WithKey("controls", "\x7f\x1b[2J"), suite.WithAnnotation("theirs", "\x7f\x1b[2J"))
 	w.Delete(b, "settings")

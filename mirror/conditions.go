@@ -1,0 +1,218 @@
+package mirror
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// facts are what one decision about a target goes by, besides its record.
+type facts struct {
+	have    *corev1.ConfigMap // at the target, as the cache shows it; nil: nothing
+	change  plan.Change       // what would bring the target in sync
+	version string            // the cache has seen all ConfigMaps up to this resourceVersion
+	grace   time.Duration     // the deletion grace
+	now     time.Time
+}
+
+// condition is a reason to leave a target as it is for now.
+type condition struct {
+	until  time.Time // when the condition ends by itself; zero: an event ends it
+	stands standing  // how the target stands meanwhile
+}
+
+// conditions are asked in this order, and the first one that holds counts. Each
+// returns nil if it does not hold, and changes nothing.
+var conditions = []func(*record, *facts) *condition{
+	(*record).awaitsOwnWrite,
+	(*record).madeByAdmission,
+	(*record).hasNothingToDo,
+	(*record).backsOff,
+	(*record).isInGrace,
+	(*record).delaysRepair,
+	(*record).spacesUpdates,
+}
+
+// next returns how the target stands, and whether to act now or after which time
+// to look again; 0: an event brings the next decision.
+func (r *record) next(f *facts) (stands standing, act bool, wait time.Duration) {
+	c := r.firstCondition(f)
+	if c == nil {
+		return r.corrected(r.untilTried(f), f), true, 0
+	}
+	stands = r.corrected(c.stands, f)
+	until := c.until
+	if until.IsZero() && stands.state == plan.StateFight {
+		until = r.repairs.calmAt()
+	}
+	if !until.IsZero() {
+		wait = max(until.Sub(f.now), time.Nanosecond) // 0 would be no time
+	}
+	return stands, false, wait
+}
+
+func (r *record) firstCondition(f *facts) *condition {
+	for _, holds := range conditions {
+		if c := holds(r, f); c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// decided returns how the target stands by what the cache shows.
+func (f *facts) decided() standing {
+	c := f.change
+	return standing{state: c.State, owner: c.Owner, note: c.Note, adoptable: c.Adoptable}
+}
+
+// hasWanted reports whether the content that is wanted now is the one with which
+// the copy was last in sync, or was written.
+func (r *record) hasWanted(f *facts) bool { return r.content == contentOf(f.change.Source) }
+
+// awaitsOwnWrite holds while the cache shows something older than our own last
+// write. The target stands as that write left it.
+func (r *record) awaitsOwnWrite(f *facts) *condition {
+	end := r.lastWrite.at.Add(maxUnseen)
+	if !end.After(f.now) || !r.lastWrite.isUnseen(f.have, f.version) {
+		return nil
+	}
+	stands := f.decided()
+	isWanted := f.change.Source != nil
+	switch {
+	case isWanted && r.hasWanted(f):
+		stands = standing{state: plan.StateSynced, owner: f.change.Owner}
+	case isWanted:
+		stands = standing{state: plan.StatePending, owner: f.change.Owner}
+	case r.hasWanted(f): // the copy is deleted
+		stands = standing{}
+	}
+	return &condition{until: end, stands: stands}
+}
+
+// madeByAdmission holds while the object in the way is what admission made of
+// our own write. An object that is being deleted is in the way, whoever made it.
+func (r *record) madeByAdmission(f *facts) *condition {
+	if f.change.State != plan.StateForeign || !r.hasAltered(f.have) {
+		return nil
+	}
+	return &condition{stands: r.asLastTried(f.decided())}
+}
+
+// hasAltered reports whether have is what admission made of our own write.
+func (r *record) hasAltered(have *corev1.ConfigMap) bool {
+	return have != nil && have.UID != "" && have.UID == r.retry.altered && have.DeletionTimestamp == nil
+}
+
+// hasNothingToDo holds while the target is in sync, or is to stay as it is.
+func (r *record) hasNothingToDo(f *facts) *condition {
+	if f.change.Op != plan.OpNone {
+		return nil
+	}
+	return &condition{stands: f.decided()}
+}
+
+// backsOff holds after a failure, until the next try is due.
+func (r *record) backsOff(f *facts) *condition {
+	if !r.retry.notBefore.After(f.now) || r.isTriggered(f) {
+		return nil
+	}
+	return &condition{until: r.retry.notBefore, stands: r.asLastTried(f.decided())}
+}
+
+// isTriggered reports whether a change ends the wait for the next try. Other
+// wanted content does, unless a foreign object is in the way. A change of the
+// object there does, unless the target has failed often.
+func (r *record) isTriggered(f *facts) bool {
+	if r.retry.content != contentOf(f.change.Source) && r.retry.standing.state != plan.StateForeign {
+		return true
+	}
+	have := versionOf(f.have)
+	if have == r.retry.have || r.retry.stored != "" && have == r.retry.stored {
+		return false
+	}
+	// The owner of a foreign object may hand it over at any time.
+	return r.retry.failures < maxTriggers || r.retry.outcome == outcome.Foreign && have != ""
+}
+
+// isInGrace holds until the deletion grace of an unclaimed copy is over.
+func (r *record) isInGrace(f *facts) *condition {
+	end := r.unclaimed.since.Add(f.grace)
+	if f.change.Op != plan.OpDelete || !end.After(f.now) {
+		return nil
+	}
+	return &condition{until: end, stands: f.decided()}
+}
+
+// delaysRepair holds while the next repair waits, because another client changes
+// the copy back again and again.
+func (r *record) delaysRepair(f *facts) *condition {
+	end := r.repairs.last.Add(r.repairs.delay())
+	if !r.hasWanted(f) || !end.After(f.now) {
+		return nil
+	}
+	return &condition{until: end, stands: f.decided()}
+}
+
+// spacesUpdates holds for a moment after an update, if the source has changed
+// again.
+func (r *record) spacesUpdates(f *facts) *condition {
+	end := r.lastWrite.at.Add(updateGap)
+	if r.hasWanted(f) || f.change.Op == plan.OpDelete || !end.After(f.now) {
+		return nil
+	}
+	return &condition{until: end, stands: f.decided()}
+}
+
+// untilTried returns how the target stands until the change that is due was
+// tried. If the last try was of the same kind, the target stands as that showed.
+func (r *record) untilTried(f *facts) standing {
+	isDeletion := f.change.Op == plan.OpDelete
+	wasDeletion := r.retry.content == content{}
+	if r.retry.standing.owner != f.change.Owner || wasDeletion != isDeletion {
+		return f.decided()
+	}
+	return r.asLastTried(f.decided())
+}
+
+// asLastTried returns how the target stands by the last try, if that showed
+// something the cache does not show.
+func (r *record) asLastTried(decided standing) standing {
+	if r.retry.standing.state == plan.StateNone {
+		return decided
+	}
+	stands := r.retry.standing
+	stands.owner = decided.owner
+	return stands
+}
+
+// corrected returns how the target stands while a call is on its way, and in a
+// fight, whichever condition holds.
+func (r *record) corrected(stands standing, f *facts) standing {
+	if r.busy && stands.state == plan.StateSynced { // the call may write other content
+		stands.state = plan.StatePending
+	}
+	if r.isFight(stands.state, f) {
+		stands.state = plan.StateFight
+	}
+	if stands.state == plan.StateNone {
+		return standing{} // nobody owns it
+	}
+	return stands
+}
+
+// isFight reports whether another client keeps changing the copy: a repair was
+// delayed lately, or the next one will be. If something else is in the way, such
+// as a foreign object, the target counts as that.
+func (r *record) isFight(state plan.State, f *facts) bool {
+	switch state {
+	case plan.StateSynced:
+		return r.repairs.inRow > freeRepairs
+	case plan.StatePending:
+		return r.repairs.inRow > freeRepairs || r.repairs.inRow == freeRepairs && r.hasWanted(f)
+	}
+	return false
+}

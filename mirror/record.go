@@ -1,0 +1,283 @@
+package mirror
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// key names a target: its namespace, and the name of the sources that contend
+// for it. It also names one source or one copy.
+type key = types.NamespacedName
+
+// content identifies the wanted content of a target. The zero value means that
+// no copy is wanted.
+type content struct {
+	source   key
+	checksum string
+}
+
+func contentOf(s *plan.Source) content {
+	if s == nil {
+		return content{}
+	}
+	return content{source: s.Key, checksum: s.Checksum}
+}
+
+// standing is how a target stands: its state, and why.
+type standing struct {
+	state     plan.State
+	owner     key    // the source that state counts for
+	note      string // what is wrong there, for people
+	adoptable bool   // the owner of the foreign object there can hand it over
+}
+
+// settled is all that a record holds of a target at which nothing is going on:
+// it is in sync, held, frozen or out of scope, and no write, retry or grace is
+// to be remembered. Equal records of that kind share one struct, so that a copy
+// in sync costs a pointer.
+type settled struct {
+	standing
+	// content is the one with which the copy was last in sync, or was written.
+	content content
+}
+
+// record is what the controller knows of one target and the caches do not show.
+// The wanted state does not depend on it: it may be lost at any moment.
+//
+// A record changes by what happens: [record.observe] takes in what the caches
+// and the clock show, [record.succeeded] and [record.failed] the result of a
+// call. A decision about the target changes its standing alone.
+type record struct {
+	settled
+
+	// namespaceUID makes a namespace that is created again begin anew. It is
+	// empty in a struct that records share.
+	namespaceUID types.UID
+	// busy is set while a call is on its way. The caller decides at its end.
+	busy bool
+
+	lastWrite ownWrite
+	unclaimed unclaimed
+	retry     retry
+	repairs   repairs
+
+	// appeared is when the namespace appeared, until there is a copy.
+	appeared time.Time
+}
+
+// ownWrite is our own last write. The watch shows it some time after the answer.
+type ownWrite struct {
+	// version is the resourceVersion of the object that was created or updated.
+	// Empty: the cache shows the write.
+	version string
+	// deleted is the UID of the object that was deleted. Empty: the cache shows
+	// the deletion.
+	deleted types.UID
+	// at is kept for an updateGap, also when the cache shows the write.
+	at time.Time
+}
+
+// unclaimed is since when no source claims a copy, and why. The deletion grace
+// runs from then on.
+type unclaimed struct {
+	uid       types.UID // of the copy; empty: a source claims it
+	since     time.Time
+	why       plan.Unclaimed // as it was judged
+	announced bool           // a message has announced the deletion, for this reason
+}
+
+// repairs count how often in a row a copy with one content was restored.
+type repairs struct {
+	inRow int
+	last  time.Time
+}
+
+// retry is why a target is tried again without an event.
+type retry struct {
+	outcome   outcome.Outcome
+	failures  int       // in a row, for any reasons: they may take turns
+	notBefore time.Time // when the next try is due
+
+	// standing is what the last try showed. The cache may not show it, as with a
+	// foreign object. StateNone: it showed nothing.
+	standing standing
+	// altered is the UID of an object that admission made of our own write: it is
+	// the copy, and not in the way of one.
+	altered types.UID
+
+	// What the last try was about. A change of it ends the wait.
+	content content
+	have    string // the resourceVersion of the object there
+	stored  string // the resourceVersion of the object that was stored
+}
+
+const (
+	// updateGap is the shortest time between two updates of a copy: a source may
+	// change all the time. The copy still gets the newest content in its turn.
+	updateGap = 100 * time.Millisecond
+	// maxUnseen bounds the wait for our own write: after a restore of etcd the
+	// cache may not reach the resourceVersion for days.
+	maxUnseen = time.Minute
+	// maxTriggers is after how many failures in a row no event ends a wait: a
+	// tenant can cause events without end.
+	maxTriggers = 10
+
+	// A fight: another client changes a copy back after each repair. The first
+	// repairs, freeRepairs of them, are made at once: a person may be trying
+	// things. Each later one waits, from firstDelay on, doubling to maxDelay.
+	freeRepairs = 9
+	firstDelay  = time.Second
+	maxDelay    = time.Minute
+	// calm is for how long a target has to be left alone until a fight is over.
+	// GitOps tools restore what they manage every 3 or 10 minutes by default.
+	calm = 15 * time.Minute
+)
+
+// observe records what the caches show now, and what time has ended.
+func (r *record) observe(f *facts) {
+	if r.repairs.inRow > 0 && f.now.After(r.repairs.calmAt()) {
+		r.repairs = repairs{}
+	}
+	r.observeClaim(f)
+	if r.awaitsOwnWrite(f) != nil {
+		return
+	}
+	r.lastWrite = ownWrite{at: r.lastWrite.at}
+	if !r.lastWrite.at.Add(updateGap).After(f.now) {
+		r.lastWrite = ownWrite{}
+	}
+	if f.change.Op == plan.OpNone && r.madeByAdmission(f) == nil {
+		r.rest(f.change)
+	}
+}
+
+// observeClaim records since when the copy is unclaimed, and why. Another reason
+// is to be announced, too, because another remedy ends it.
+func (r *record) observeClaim(f *facts) {
+	c := f.change
+	switch {
+	case c.Op != plan.OpDelete:
+		r.unclaimed = unclaimed{}
+	case r.unclaimed.uid != c.Have.UID:
+		r.unclaimed = unclaimed{uid: c.Have.UID, since: f.now, why: c.Why}
+	case r.unclaimed.why != c.Why:
+		r.unclaimed.why = c.Why
+		r.unclaimed.announced = false
+	}
+}
+
+// rest records that nothing is to be done until an event or a fan-out.
+func (r *record) rest(c plan.Change) {
+	switch c.State {
+	case plan.StateNone:
+		*r = record{namespaceUID: r.namespaceUID, busy: r.busy}
+	case plan.StateSynced:
+		r.content = contentOf(c.Source)
+	default:
+		r.content = content{}
+	}
+	r.lastWrite = ownWrite{}
+	r.retry = retry{}
+	r.appeared = time.Time{}
+}
+
+// succeeded records a change that the API server carried out.
+func (r *record) succeeded(res *result, now time.Time) {
+	c := res.change
+	switch {
+	case res.isRepair:
+		r.repairs.inRow++
+		r.repairs.last = now
+	case r.content != contentOf(c.Source):
+		r.repairs = repairs{}
+	}
+	r.content = contentOf(c.Source)
+	r.retry = retry{}
+	r.appeared = time.Time{}
+	r.lastWrite = ownWrite{version: versionOf(res.stored), at: now}
+	if c.Op == plan.OpDelete || c.Op == plan.OpRecreate {
+		r.lastWrite.deleted = c.Have.UID
+	}
+}
+
+// failed records that a change was not carried out, what the try showed, and
+// when the next one is due. have is the object that the change was about.
+func (r *record) failed(res *result, have *corev1.ConfigMap, now time.Time) {
+	if res.deleted {
+		have = nil
+	}
+	if res.stored != nil {
+		r.retry.altered = res.stored.UID
+	}
+	r.retry.standing = r.standingAfter(res, now)
+	if res.outcome == outcome.Foreign {
+		r.content = content{}
+	}
+	r.retry.outcome = res.outcome
+	r.retry.failures++
+	r.retry.notBefore = now.Add(res.outcome.Backoff(r.retry.failures))
+	r.retry.content = contentOf(res.change.Source)
+	r.retry.have = versionOf(have)
+	r.retry.stored = versionOf(res.stored)
+}
+
+// standingAfter returns what a failed try shows of the target. The first refusal
+// in a row may pass, so it rejects the target only if that cannot be.
+func (r *record) standingAfter(res *result, now time.Time) standing {
+	owner := res.change.Owner
+	isSecond := r.retry.outcome == outcome.Rejected || r.retry.standing.state == plan.StateRejected
+	switch {
+	case res.outcome == outcome.Foreign:
+		return standing{plan.StateForeign, owner, res.note, res.adoptable}
+	case res.outcome == outcome.Rejected && (isSecond || outcome.IsNews(res.err, now.Sub(res.began))):
+		return standing{state: plan.StateRejected, owner: owner, note: res.note}
+	case res.outcome == outcome.Unavailable && r.retry.standing.owner == owner:
+		return r.retry.standing // no answer says nothing about the target
+	}
+	return standing{}
+}
+
+// delay returns how long the next repair waits after the last one.
+func (r repairs) delay() time.Duration {
+	if r.inRow < freeRepairs {
+		return 0
+	}
+	return min(firstDelay<<min(r.inRow-freeRepairs, 8), maxDelay)
+}
+
+// calmAt returns when the row is over, if the target is left alone until then.
+func (r repairs) calmAt() time.Time { return r.last.Add(r.delay() + calm) }
+
+// isUnseen reports whether the cache does not show the write yet. It has have at
+// the target, and has seen all ConfigMaps up to version.
+func (w ownWrite) isUnseen(have *corev1.ConfigMap, version string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, w.version)
+	isBehind := err == nil && order < 0
+	isStillThere := w.deleted != "" && have != nil && have.UID == w.deleted && have.DeletionTimestamp == nil
+	return isBehind || isStillThere
+}
+
+// isSettled reports whether the record holds only what records share.
+func (r *record) isSettled() bool {
+	return *r == record{settled: r.settled, namespaceUID: r.namespaceUID}
+}
+
+// isDone reports whether nothing is left to do at the target, as far as the
+// caches will show.
+func (r *record) isDone() bool {
+	return r.state == plan.StateSynced || r.state == plan.StateNone
+}
+
+// versionOf returns the resourceVersion of a ConfigMap, which may be nil.
+func versionOf(cm *corev1.ConfigMap) string {
+	if cm == nil {
+		return ""
+	}
+	return cm.ResourceVersion
+}

@@ -1,0 +1,481 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// epoch is the time at which targets are judged.
+var epoch = time.Unix(5000, 0)
+
+// with returns the record of a target that was in sync with this content.
+func (r record) with(s *plan.Source) record {
+	r.content = contentOf(s)
+	return r
+}
+
+// failing returns the record of a target whose last try, for this content at
+// resourceVersion 7, had this outcome.
+func failing(s *plan.Source, o outcome.Outcome, failures int, in time.Duration, shown standing) record {
+	return record{retry: retry{
+		outcome:   o,
+		failures:  failures,
+		notBefore: epoch.Add(in),
+		standing:  shown,
+		content:   contentOf(s),
+		have:      "7",
+	}}
+}
+
+// decided decides about a target with this record, and returns how it stands,
+// whether to act, and how long to wait.
+func (r *record) decided(f *facts) (standing, bool, time.Duration) {
+	r.observe(f)
+	return r.next(f)
+}
+
+// TestDecideAtATarget is the table of the decisions: act, look again after a time, or nothing, and how the target
+// stands.
+func TestDecideAtATarget(t *testing.T) {
+	const s, grace = time.Second, 10 * time.Second
+	blue, green := parsed(sourceIn("platform")), parsed(sourceIn("platform", data("green")))
+	base := settings("base")
+	have := plantest.ConfigMap("team-a", "settings")
+	of := func(op plan.Op, source *plan.Source, state plan.State) plan.Change {
+		return plan.Change{Op: op, Source: source, Have: have, State: state, Owner: blue.Key}
+	}
+	update, nothing := of(plan.OpUpdate, blue, plan.StatePending), of(plan.OpNone, blue, plan.StateSynced)
+	remove, held := of(plan.OpDelete, nil, plan.StateExpiring), of(plan.OpNone, nil, plan.StateHeld)
+	foreign := of(plan.OpNone, blue, plan.StateForeign)
+	foreign.Note, foreign.Adoptable = "theirs", true
+	refused := standing{state: plan.StateRejected, owner: blue.Key, note: "quota"}
+	elsewhere := refused
+	elsewhere.owner = base
+	inTheWay := standing{plan.StateForeign, blue.Key, "theirs", true}
+	wrote := func(s *plan.Source, ago time.Duration) record {
+		return record{lastWrite: ownWrite{version: "41", at: epoch.Add(-ago)}}.with(s)
+	}
+	deleted := record{lastWrite: ownWrite{deleted: have.UID, at: epoch}}
+	twice := failing(blue, outcome.Rejected, 2, 7*s, refused)
+	refusedBefore := twice
+	refusedBefore.unclaimed = unclaimed{uid: have.UID, since: epoch.Add(-grace)}
+	due, fixed := twice, failing(green, outcome.Rejected, 2, 7*s, refused)
+	due.retry.notBefore = epoch
+	byOther, met := failing(green, outcome.Rejected, 2, 7*s, elsewhere), failing(green, outcome.Foreign, 1, 7*s, inTheWay)
+	metBefore := met
+	metBefore.retry.standing.owner = base
+	once := failing(blue, outcome.Conflict, 1, 7*s, standing{})
+	altered := failing(blue, outcome.Rejected, 1, 7*s, refused)
+	altered.retry.altered = have.UID
+	fought := func(s *plan.Source, inRow int, ago time.Duration) record {
+		return record{repairs: repairs{inRow: inRow, last: epoch.Add(-ago)}}.with(s)
+	}
+	both := fought(blue, 12, 0)
+	both.retry = failing(blue, outcome.Rejected, 1, 9*s, standing{}).retry
+	unclaimedFor := func(d time.Duration) record {
+		return record{unclaimed: unclaimed{uid: have.UID, since: epoch.Add(-d)}}
+	}
+	late := failing(nil, outcome.Conflict, 1, 7*s, standing{})
+	late.unclaimed = unclaimed{uid: have.UID, since: epoch.Add(-grace)}
+	for name, tc := range map[string]struct {
+		known record
+		c     plan.Change
+		act   bool
+		wait  time.Duration
+		want  plan.State
+		note  string
+	}{
+		"nothing known":                       {record{}, update, true, 0, plan.StatePending, ""},
+		"in sync":                             {record{}, nothing, false, 0, plan.StateSynced, ""},
+		"in sync, while a call is on its way": {record{busy: true}, nothing, false, 0, plan.StatePending, ""},
+		"in sync after all":                   {twice, nothing, false, 0, plan.StateSynced, ""},
+		"held":                                {twice, held, false, 0, plan.StateHeld, ""},
+		"foreign":                             {record{}.with(blue), foreign, false, 0, plan.StateForeign, "theirs"},
+		"foreign by admission":                {altered, foreign, false, 0, plan.StateRejected, "quota"},
+		"no copy is wanted":                   {record{}.with(blue), plan.Change{}, false, 0, plan.StateNone, ""},
+
+		"our write is unseen":                  {wrote(blue, s), update, false, maxUnseen - s, plan.StateSynced, ""},
+		"our write is unseen, in sync":         {wrote(blue, s), nothing, false, maxUnseen - s, plan.StateSynced, ""},
+		"our write is unseen, other content":   {wrote(green, s), update, false, maxUnseen - s, plan.StatePending, ""},
+		"our write is unseen for a minute":     {wrote(blue, maxUnseen), update, true, 0, plan.StatePending, ""},
+		"our deletion is unseen":               {deleted, remove, false, maxUnseen, plan.StateNone, ""},
+		"our deletion is unseen, wanted again": {deleted, update, false, maxUnseen, plan.StatePending, ""},
+		"changed 30 ms after our write": {record{lastWrite: ownWrite{at: epoch.Add(-updateGap + 70)}}.with(green), update, false,
+			70, plan.StatePending, ""},
+		"edited 30 ms after our write": {record{lastWrite: ownWrite{at: epoch.Add(-updateGap + 70)}}.with(blue), update, true,
+			0, plan.StatePending, ""},
+
+		"failed":                           {once, update, false, 7 * s, plan.StatePending, ""},
+		"refused":                          {twice, update, false, 7 * s, plan.StateRejected, "quota"},
+		"refused, and due":                 {due, update, true, 0, plan.StateRejected, "quota"},
+		"refused another content":          {fixed, update, true, 0, plan.StateRejected, "quota"},
+		"refused another source":           {byOther, update, true, 0, plan.StatePending, ""},
+		"found foreign":                    {met, update, false, 7 * s, plan.StateForeign, "theirs"},
+		"found foreign for another source": {metBefore, update, false, 7 * s, plan.StateForeign, "theirs"},
+
+		"expires":           {unclaimedFor(3 * s), remove, false, 7 * s, plan.StateExpiring, ""},
+		"the grace is over": {unclaimedFor(grace), remove, true, 0, plan.StateExpiring, ""},
+		"a deletion failed": {late, remove, false, 7 * s, plan.StateExpiring, ""},
+		"refused before":    {refusedBefore, remove, true, 0, plan.StateExpiring, ""},
+
+		"a ninth repair":             {fought(blue, 8, 0), update, true, 0, plan.StatePending, ""},
+		"a tenth repair":             {fought(blue, 9, 0), update, false, s, plan.StateFight, ""},
+		"a change after nine":        {fought(green, 9, 0), update, true, 0, plan.StatePending, ""},
+		"an eleventh":                {fought(blue, 10, 0), update, false, 2 * s, plan.StateFight, ""},
+		"a fifteenth":                {fought(blue, 14, s), update, false, 31 * s, plan.StateFight, ""},
+		"after the sixteenth":        {fought(blue, 16, 0), update, false, time.Minute, plan.StateFight, ""},
+		"after a thousand":           {fought(blue, 1000, 0), update, false, time.Minute, plan.StateFight, ""},
+		"a repair that is due":       {fought(blue, 12, 8*s), update, true, 0, plan.StateFight, ""},
+		"a fight, and other content": {fought(green, 13, 0), update, true, 0, plan.StateFight, ""},
+		"a fight, and a failure":     {both, update, false, 9 * s, plan.StateFight, ""},
+		"a fight that may be over":   {fought(blue, 12, s), nothing, false, 7*s + calm, plan.StateFight, ""},
+		"a fight until now":          {fought(blue, 12, 8*s+calm), nothing, false, 1, plan.StateFight, ""},
+		"a fight that is over":       {fought(blue, 12, 8*s+calm+1), nothing, false, 0, plan.StateSynced, ""},
+		"repairs long ago":           {fought(blue, 12, 8*s+calm+1), update, true, 0, plan.StatePending, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := tc.known
+			f := &facts{have: have, change: tc.c, version: "9", grace: grace, now: epoch}
+			got, act, wait := known.decided(f)
+			want := standing{state: tc.want, owner: blue.Key, note: tc.note, adoptable: got.adoptable}
+			if tc.want == plan.StateNone {
+				want.owner = key{}
+			}
+			if act != tc.act || wait != tc.wait || got != want {
+				t.Errorf("got act %v, wait %v, %+v, want %v, %v, %+v", act, wait, got, tc.act, tc.wait, want)
+			}
+			if (tc.want == plan.StateNone || tc.c.State == plan.StateForeign) && known.content != (content{}) {
+				t.Errorf("got the content %+v, want none", known.content)
+			}
+		})
+	}
+	rested := twice
+	rested.standing, _, _ = rested.decided(&facts{have: have, change: nothing, version: "9", grace: grace, now: epoch})
+	if !rested.isSettled() || !rested.isDone() || rested.content != contentOf(blue) {
+		t.Errorf("in sync: got %+v, want what records share", rested)
+	}
+}
+
+// TestObserveClaim is the table of what is recorded of a copy that no source
+// claims.
+func TestObserveClaim(t *testing.T) {
+	have := plantest.ConfigMap("team-a", "settings")
+	other := plantest.ConfigMap("team-a", "settings")
+	other.UID = "other"
+	gone := plan.Unclaimed{Rule: plan.SourceGone}
+	excluded := plan.Unclaimed{Rule: plan.ExcludedByOptOut}
+	before := unclaimed{uid: have.UID, since: epoch.Add(-time.Minute), why: gone, announced: true}
+	remove := func(have *corev1.ConfigMap, why plan.Unclaimed) plan.Change {
+		return plan.Change{Op: plan.OpDelete, Have: have, Why: why}
+	}
+	for name, tc := range map[string]struct {
+		known unclaimed
+		c     plan.Change
+		want  unclaimed
+	}{
+		"for the first time": {unclaimed{}, remove(have, gone), unclaimed{have.UID, epoch, gone, false}},
+		"again":              {before, remove(have, gone), before},
+		"another object":     {before, remove(other, gone), unclaimed{"other", epoch, gone, false}},
+		"for another reason": {before, remove(have, excluded), unclaimed{have.UID, before.since, excluded, false}},
+		"claimed":            {before, plan.Change{Op: plan.OpNone, Have: have, State: plan.StateSynced}, unclaimed{}},
+		"held":               {before, plan.Change{Op: plan.OpNone, Have: have, State: plan.StateHeld}, unclaimed{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := record{unclaimed: tc.known}
+			known.observe(&facts{have: have, change: tc.c, now: epoch})
+			if known.unclaimed != tc.want {
+				t.Errorf("got %+v, want %+v", known.unclaimed, tc.want)
+			}
+		})
+	}
+}
+
+// TestWhatEndsAWaitEarly is the table of what ends the wait for the next try, after a try of blue at resourceVersion 7.
+func TestWhatEndsAWaitEarly(t *testing.T) {
+	blue, green := parsed(sourceIn("platform")), parsed(sourceIn("platform", data("green")))
+	base := parsed(sourceIn("base")) // its content is that of blue
+	inTheWay := standing{state: plan.StateForeign}
+	refused := failing(blue, outcome.Rejected, 1, 0, standing{})
+	foreign := failing(blue, outcome.Foreign, 1, 0, inTheWay)
+	often, oftenForeign := refused, foreign
+	often.retry.failures, oftenForeign.retry.failures = 10, 10
+	for name, tc := range map[string]struct {
+		known record
+		now   *plan.Source
+		have  string // the resourceVersion; empty: nothing is there
+		want  bool
+	}{
+		"nothing":                         {refused, blue, "7", false},
+		"other content":                   {refused, green, "7", true},
+		"equal content of another source": {refused, base, "7", true},
+		"no content":                      {refused, nil, "7", true},
+		"edited":                          {refused, blue, "8", true},
+		"gone":                            {refused, blue, "", true},
+		"foreign: other content":          {foreign, green, "7", false},
+		"foreign: edited":                 {foreign, blue, "8", true},
+		"often: other content":            {often, green, "7", true},
+		"C47 often: edited":               {often, blue, "8", false},
+		"C12 often foreign: adopted":      {oftenForeign, blue, "8", true},
+		"C47 often foreign: not there":    {oftenForeign, blue, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &facts{change: plan.Change{Source: tc.now}}
+			if tc.have != "" {
+				f.have = plantest.ConfigMap("team-a", "settings", withVersion(tc.have))
+			}
+			if got := tc.known.isTriggered(f); got != tc.want {
+				t.Errorf("got the end of the wait %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestFailuresOfATarget goes through failures in a row. Their waits double, although reasons take turns. The second
+// refusal rejects, or one that took long. No answer says nothing about the target. Case C72.
+func TestFailuresOfATarget(t *testing.T) {
+	const ms, s = time.Millisecond, time.Second
+	blue := parsed(sourceIn("platform"))
+	refusal := errors.New("quota")
+	rejected, none := standing{state: plan.StateRejected, owner: blue.Key, note: "why"}, standing{}
+	foreign := standing{plan.StateForeign, blue.Key, "why", true}
+	type failure struct {
+		outcome outcome.Outcome
+		err     error
+		took    time.Duration
+		wait    time.Duration
+		shown   standing
+	}
+	for name, failures := range map[string][]failure{
+		"no answer": {{outcome.Unavailable, errAway, s, 50 * ms, none}, {outcome.Unavailable, errAway, s, 100 * ms, none}},
+		"two refusals": {{outcome.Rejected, refusal, s, 1 * s, none}, {outcome.Rejected, refusal, s, 2 * s, rejected},
+			{outcome.Unavailable, errAway, s, 200 * ms, rejected}, {outcome.Foreign, nil, s, 8 * s, foreign},
+			{outcome.Unavailable, errAway, s, 800 * ms, foreign}, {outcome.Conflict, refusal, s, 1600 * ms, none}},
+		"refusals around no answer": {
+			{outcome.Rejected, refusal, s, 1 * s, none}, {outcome.Rejected, refusal, s, 2 * s, rejected},
+			{outcome.Unavailable, errAway, s, 200 * ms, rejected}, {outcome.Rejected, refusal, s, 8 * s, rejected}},
+		"a refusal that passes": {{outcome.Rejected, refusal, s, 1 * s, none},
+			{outcome.Conflict, refusal, s, 100 * ms, none}},
+		"a refusal in 10 s":      {{outcome.Rejected, refusal, 10 * s, 1 * s, rejected}},
+		"the whole timeout":      {{outcome.Rejected, context.DeadlineExceeded, s, 1 * s, rejected}},
+		"altered":                {{outcome.Rejected, outcome.ErrAltered, s, 1 * s, rejected}},
+		"a foreign object, gone": {{outcome.Foreign, nil, s, 1 * s, foreign}, {outcome.Conflict, refusal, s, 100 * ms, none}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := epoch
+			known := record{}.with(blue)
+			have := plantest.ConfigMap("team-a", "settings")
+			for i, f := range failures {
+				now = now.Add(time.Hour)
+				known.failed(&result{
+					change:    plan.Change{Op: plan.OpUpdate, Source: blue, Owner: blue.Key},
+					outcome:   f.outcome,
+					err:       f.err,
+					note:      "why",
+					adoptable: true,
+					began:     now.Add(-f.took),
+				}, have, now)
+				want := retry{
+					outcome:   f.outcome,
+					failures:  i + 1,
+					notBefore: now.Add(f.wait),
+					standing:  f.shown,
+					content:   contentOf(blue),
+					have:      "7",
+				}
+				if known.retry != want {
+					t.Errorf("failure %d: got %+v, want %+v", i+1, known.retry, want)
+				}
+				if f.outcome == outcome.Foreign && known.content != (content{}) {
+					t.Errorf("got the content %+v of a foreign object", known.content)
+				}
+			}
+		})
+	}
+	known := failing(blue, outcome.Rejected, 2, 0, rejected)
+	ofAnother := plan.Change{Owner: settings("base")}
+	known.failed(&result{change: ofAnother, outcome: outcome.Unavailable, err: errAway}, nil, epoch)
+	if known.retry.standing != none {
+		t.Errorf("no answer about another source: got %+v, want nothing known", known.retry.standing)
+	}
+}
+
+// TestAlteredStaysRejected: while the object is there that admission made of our own write, the reason is admission,
+// and nobody is advised to hand it over. Another object is in the way, and so is this one while it is being deleted.
+// Case C68.
+func TestAlteredStaysRejected(t *testing.T) {
+	blue := parsed(sourceIn("platform"))
+	known := record{}
+	known.failed(&result{
+		change:  plan.Change{Op: plan.OpCreate, Source: blue, Owner: blue.Key},
+		outcome: outcome.Rejected,
+		err:     outcome.ErrAltered,
+		note:    "altered",
+		stored:  plantest.ConfigMap("team-a", "settings"),
+		began:   epoch,
+	}, nil, epoch)
+	foreign := plan.Change{Source: blue, Owner: blue.Key, State: plan.StateForeign, Note: "theirs", Adoptable: true}
+	inTheWay := standing{plan.StateForeign, blue.Key, "theirs", true}
+	byAdmission := standing{state: plan.StateRejected, owner: blue.Key, note: "altered"}
+	for name, tc := range map[string]struct {
+		change plantest.Option
+		want   standing
+	}{
+		"the same":      {func(*corev1.ConfigMap) {}, byAdmission},
+		"being deleted": {plantest.Deleting, inTheWay},
+		"another":       {func(cm *corev1.ConfigMap) { cm.UID = "other" }, inTheWay},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := known
+			have := plantest.ConfigMap("team-a", "settings", tc.change)
+			got, _, _ := own.decided(&facts{have: have, change: foreign, version: "9", now: epoch.Add(time.Hour)})
+			if got != tc.want {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestWhatAWriteLeaves is the table of what is known after a change was carried
+// out.
+func TestWhatAWriteLeaves(t *testing.T) {
+	blue, green := parsed(sourceIn("platform")), parsed(sourceIn("platform", data("green")))
+	have := plantest.ConfigMap("team-a", "settings")
+	stored := plantest.ConfigMap("team-a", "settings", withVersion("41"))
+	fought := record{repairs: repairs{3, epoch.Add(-time.Hour)}}.with(blue)
+	wrote := record{lastWrite: ownWrite{version: "41", at: epoch}}
+	repaired := wrote.with(blue)
+	repaired.repairs = repairs{4, epoch}
+	notRepaired := wrote.with(blue)
+	notRepaired.repairs = fought.repairs
+	for name, tc := range map[string]struct {
+		known, want record
+		res         result
+	}{
+		"a creation": {failing(blue, outcome.Rejected, 3, 0, standing{}), wrote.with(blue),
+			result{change: plan.Change{Op: plan.OpCreate, Source: blue}, stored: stored}},
+		"a re-creation": {record{}, record{lastWrite: ownWrite{"41", have.UID, epoch}}.with(blue),
+			result{change: plan.Change{Op: plan.OpRecreate, Source: blue, Have: have}, stored: stored}},
+		"a deletion": {record{}.with(blue), record{lastWrite: ownWrite{"", have.UID, epoch}},
+			result{change: plan.Change{Op: plan.OpDelete, Have: have}}},
+		"a repair": {fought, repaired,
+			result{change: plan.Change{Op: plan.OpUpdate, Source: blue, Have: have}, stored: stored, isRepair: true}},
+		"other content": {fought, wrote.with(green),
+			result{change: plan.Change{Op: plan.OpUpdate, Source: green, Have: have}, stored: stored}},
+		"the same content": {fought, notRepaired,
+			result{change: plan.Change{Op: plan.OpUpdate, Source: blue, Have: have}, stored: stored}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := tc.known
+			if known.succeeded(&tc.res, epoch); known != tc.want {
+				t.Errorf("got %+v, want %+v", known, tc.want)
+			}
+		})
+	}
+}
+
+// TestOwnWriteIsUnseen is the table of what the cache shows after our own write.
+func TestOwnWriteIsUnseen(t *testing.T) {
+	created := ownWrite{version: "41"}
+	deleted := ownWrite{deleted: "1"}
+	recreated := ownWrite{version: "41", deleted: "1"}
+	isDeleting := plantest.Deleting
+	for name, tc := range map[string]struct {
+		write   ownWrite
+		version string            // up to which the cache has seen everything
+		uid     types.UID         // of the object there; empty: none
+		change  []plantest.Option // of that object
+		unseen  bool
+	}{
+		"nothing was written":           {ownWrite{}, "40", "1", nil, false},
+		"a creation, not seen":          {created, "40", "", nil, true},
+		"a creation, seen":              {created, "41", "2", nil, false},
+		"an update, not seen":           {created, "40", "1", nil, true},
+		"a version that has no order":   {created, "", "", nil, false},
+		"a deletion, not seen":          {deleted, "40", "1", nil, true},
+		"a deletion, seen":              {deleted, "40", "", nil, false},
+		"a deletion that is kept":       {deleted, "40", "1", []plantest.Option{isDeleting}, false},
+		"a deletion, another object":    {deleted, "40", "3", nil, false},
+		"a re-creation, not seen":       {recreated, "40", "1", nil, true},
+		"the first half of one, seen":   {recreated, "40", "", nil, true},
+		"a re-creation, seen":           {recreated, "41", "2", nil, false},
+		"a re-creation, of a later one": {recreated, "42", "", nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var have *corev1.ConfigMap
+			if tc.uid != "" {
+				have = plantest.ConfigMap("team-a", "settings", tc.change...)
+				have.UID = tc.uid
+			}
+			if got := tc.write.isUnseen(have, tc.version); got != tc.unseen {
+				t.Errorf("got unseen %v, want %v", got, tc.unseen)
+			}
+		})
+	}
+}
+
+// TestSettledRecordsAreShared: all records of targets in sync with a source are one struct, after the event of their last write.
+// Former contents and namespaces leave none.
+func TestSettledRecordsAreShared(t *testing.T) {
+	inScene(append(teams(100, "team-"), source()), func(t *testing.T, s scene) {
+		known := func() (targets, structs, shared int) {
+			n := s.controller.records.lock("settings")
+			defer n.unlock()
+			all := map[*record]bool{}
+			for _, t := range n.byNamespace {
+				all[t] = true
+			}
+			return len(n.byNamespace), len(all), len(n.shared)
+		}
+		for _, content := range []string{"one", "two", "three"} {
+			s.edit("platform", data(content))
+			time.Sleep(time.Minute)
+			if targets, structs, shared := known(); targets != 100 || structs != 1 || shared > 4 {
+				t.Errorf("%s: got %d structs of %d targets, and %d kept to be shared", content, structs, targets, shared)
+			}
+		}
+		s.edit("team-001", data("theirs"))
+		s.removeNamespace("team-002")
+		time.Sleep(time.Hour)
+		if targets, structs, _ := known(); targets != 99 || structs > 2 {
+			t.Errorf("after an edit: got %d structs of %d targets", structs, targets)
+		}
+	})(t)
+}
+
+// TestEventDecidesAtOnce: no report counts without what an event shows, be it of
+// a copy or of a namespace. The reconcile comes later.
+func TestEventDecidesAtOnce(t *testing.T) {
+	src := sourceIn("platform")
+	for name, tc := range map[string]struct {
+		there []runtime.Object
+		event func(*handlers)
+	}{
+		"a copy is gone": {nil, func(h *handlers) { h.targetChanged(settings("team-a")) }},
+		"a copy is edited": {[]runtime.Object{plantest.Copy(teamRules(), src, "team-a", data("theirs"))},
+			func(h *handlers) { h.targetChanged(settings("team-a")) }},
+		"a namespace appears": {nil, func(h *handlers) {
+			h.namespaceChanged("team-a", plantest.Namespace("team-a"), true)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := stillController(t, append(tc.there, src, plantest.Namespace("team-a"))...)
+			c.handlers.active.Store(true)
+			tc.event(c.handlers)
+			n := c.records.lock("settings")
+			defer n.unlock()
+			if n.pending != 1 {
+				t.Errorf("got %d targets pending, want 1", n.pending)
+			}
+		})
+	}
+}

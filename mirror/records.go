@@ -1,0 +1,201 @@
+package mirror
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// records holds the records of the targets of each name, and counts the targets
+// by their states.
+type records struct {
+	reports workqueue.TypedDelayingInterface[string] // names whose messages are due
+
+	mu     sync.Mutex // guards byName
+	byName map[string]*nameRecords
+	totals [plan.States]atomic.Int64 // of targets, by state
+}
+
+// nameRecords holds the records of the targets of one name, and what is counted
+// for the sources of that name.
+type nameRecords struct {
+	all  *records
+	name string
+
+	mu          sync.Mutex // guards the fields below
+	forgotten   bool       // byName has it no longer
+	byNamespace map[string]*record
+	shared      map[settled]*record // for the records of targets where nothing goes on
+	sources     map[key]*sourceStatus
+	pending     int // targets in StatePending
+
+	// sentOfUnseen are the messages about sources that this process has never
+	// seen. They share one, because a tenant can make up any number of them.
+	sentOfUnseen report.Sent
+
+	// The last fan-out.
+	view      *plan.View // when it began; nil: there was none
+	comparing bool       // it is running: an announcement would count a part of the copies
+	fanOutAt  time.Time  // when it began
+
+	// The next report.
+	reportAt  time.Time     // zero: none is due
+	reportGap time.Duration // how long it has to wait after an expensive one, unless it announces a deletion
+}
+
+// sourceStatus counts the targets of one source, times how its changes reach
+// them, and keeps what was sent about it.
+type sourceStatus struct {
+	counts   [plan.States]int
+	changeAt time.Time // when the oldest change was seen that has not reached every target; zero: there is none
+	writeAt  time.Time // when a copy was last written; zero: none was since a change reached every target
+	sent     report.Sent
+}
+
+// lock returns the records of a name, locked.
+func (s *records) lock(name string) *nameRecords {
+	for {
+		s.mu.Lock()
+		n := s.byName[name]
+		if n == nil {
+			n = &nameRecords{
+				all:         s,
+				name:        name,
+				byNamespace: map[string]*record{},
+				shared:      map[settled]*record{},
+				sources:     map[key]*sourceStatus{},
+			}
+			s.byName[name] = n
+		}
+		s.mu.Unlock()
+		n.mu.Lock()
+		if !n.forgotten {
+			return n
+		}
+		n.mu.Unlock()
+	}
+}
+
+// unlock unlocks the records of a name, and forgets the name if nothing is left
+// to know.
+func (n *nameRecords) unlock() {
+	if len(n.byNamespace) == 0 && len(n.sources) == 0 && !n.comparing {
+		n.all.mu.Lock()
+		delete(n.all.byName, n.name)
+		n.all.mu.Unlock()
+		n.forgotten = true
+	}
+	n.mu.Unlock()
+}
+
+// total returns how many targets of all sources are in one of these states.
+func (s *records) total(states ...plan.State) (sum int) {
+	for _, state := range states {
+		sum += int(s.totals[state].Load())
+	}
+	return sum
+}
+
+// record returns the record of a target in the namespace with this UID. What is
+// known of a former namespace of that name does not count, except for a call on
+// its way.
+func (n *nameRecords) record(namespace string, uid types.UID) record {
+	r := n.byNamespace[namespace]
+	switch {
+	case r == nil:
+		return record{namespaceUID: uid}
+	case r.namespaceUID != "" && r.namespaceUID != uid:
+		return record{namespaceUID: uid, busy: r.busy}
+	}
+	own := *r
+	own.namespaceUID = uid
+	return own
+}
+
+// set stores the record of a target, and counts the target. A change of its
+// standing is to be reported.
+func (n *nameRecords) set(namespace string, r record) {
+	before := standing{}
+	if known := n.byNamespace[namespace]; known != nil {
+		before = known.standing
+	}
+	if before != r.standing {
+		n.count(before.owner, before.state, -1)
+		n.count(r.owner, r.state, 1)
+		n.reportSoon()
+	}
+	switch {
+	case !r.isSettled():
+		n.byNamespace[namespace] = &r
+	case r.settled == settled{}:
+		delete(n.byNamespace, namespace)
+	default:
+		if n.shared[r.settled] == nil {
+			n.shared[r.settled] = &record{settled: r.settled}
+		}
+		n.byNamespace[namespace] = n.shared[r.settled]
+	}
+}
+
+// count adds to the number of targets of a source in a state.
+func (n *nameRecords) count(source key, state plan.State, by int) {
+	switch state {
+	case plan.StateNone:
+		return
+	case plan.StatePending:
+		n.pending += by
+	}
+	n.all.totals[state].Add(int64(by))
+	n.status(source).counts[state] += by
+}
+
+// status returns the status of a source. It begins with zero.
+func (n *nameRecords) status(source key) *sourceStatus {
+	if n.sources[source] == nil {
+		n.sources[source] = &sourceStatus{}
+	}
+	return n.sources[source]
+}
+
+const (
+	// reportDelay is how long a report waits for more changes to come.
+	reportDelay = 100 * time.Millisecond
+	// reportAfter is how long targets may be pending before the sources of the
+	// name are reported all the same: targets that hang may be pending for ever.
+	reportAfter = 10 * time.Second
+)
+
+// reportSoon has the sources of the name reported when no target is pending, at
+// the latest after reportAfter.
+func (n *nameRecords) reportSoon() {
+	delay := reportDelay
+	if n.pending > 0 {
+		delay = reportAfter
+	}
+	n.reportIn(max(delay, n.reportGap))
+}
+
+// reportIn has the sources of the name reported after a delay, unless they are
+// reported sooner.
+func (n *nameRecords) reportIn(delay time.Duration) {
+	at := time.Now().Add(delay)
+	if n.reportAt.IsZero() || at.Before(n.reportAt) {
+		n.reportAt = at
+		n.all.reports.AddAfter(n.name, delay)
+	}
+}
+
+// appear records a new namespace, in which the name may get a copy. A fan-out may
+// have seen the namespace before.
+func (n *nameRecords) appear(namespace string, uid types.UID) {
+	known := n.byNamespace[namespace]
+	if known == nil || known.namespaceUID != uid && !known.busy {
+		n.set(namespace, record{namespaceUID: uid, appeared: time.Now()})
+	}
+}
