@@ -45,6 +45,8 @@ type Store[T Object[T]] struct {
 	expired bool               // they end with 410
 	empty   T                  // for bookmarks
 	rests   map[string]rest[T] // by continue token
+
+	forgotten int // how many changes there were before the first of changes
 }
 
 // Change is one change of a store. Old is nil after a create, and New after a deletion. Nobody may modify them.
@@ -228,11 +230,22 @@ func (s *Store[T]) list(selector labels.Selector, o metav1.ListOptions) (page []
 	return page, list
 }
 
-// Changes returns every change since the server was made, in order.
+// Changes returns every change since the server was made, or since the last
+// Forget, in order.
 func (s *Store[T]) Changes() []Change[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changes[:len(s.changes):len(s.changes)]
+}
+
+// Forget forgets all changes, so that a test can measure memory. Call it when all
+// watches have shown them. No watch can begin before them then, and Restore does
+// not know them.
+func (s *Store[T]) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgotten += len(s.changes)
+	s.changes = nil
 }
 
 // Expire ends all watches with 410: their clients list again.

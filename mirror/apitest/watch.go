@@ -38,7 +38,7 @@ func (s *Store[T]) watch(ctx context.Context, o metav1.ListOptions, lost func(T)
 	defer s.mu.Unlock()
 	w := &stream[T]{store: s, selector: selector, lost: lost, lag: lag, broken: s.broken, events: make(chan watch.Event)}
 	w.ctx, w.stop = context.WithCancel(ctx)
-	next := len(s.changes)
+	next := s.forgotten + len(s.changes)
 	var initial []watch.Event
 	switch {
 	case o.SendInitialEvents != nil && *o.SendInitialEvents:
@@ -52,7 +52,8 @@ func (s *Store[T]) watch(ctx context.Context, o metav1.ListOptions, lost func(T)
 		bookmark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 		initial = append(initial, watch.Event{Type: watch.Bookmark, Object: bookmark})
 	default:
-		for next > 0 && s.changes[next-1].version > number(o.ResourceVersion) {
+		from := number(o.ResourceVersion)
+		for next > s.forgotten && s.changes[next-1-s.forgotten].version > from {
 			next--
 		}
 	}
@@ -72,7 +73,7 @@ func (w *stream[T]) run(initial []watch.Event, next int) {
 	}
 	for {
 		w.store.mu.Lock()
-		changes, grown := w.store.changes[next:], w.store.grown
+		changes, grown := w.store.changes[next-w.store.forgotten:], w.store.grown
 		w.store.mu.Unlock()
 		for _, c := range changes {
 			if e, shows := shown(w.selector, c); shows && !w.lost(e.Object.(T)) && w.wait(c) {
