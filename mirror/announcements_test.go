@@ -1,0 +1,133 @@
+package mirror
+
+// A line of the log announces each deletion before it, whatever becomes of the
+// events.
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// silentDeletions returns a function that returns the deletions, from now on,
+// that no line of the log had announced when they began.
+func (s scene) silentDeletions() func() []string {
+	var mu sync.Mutex
+	var silent []string
+	s.beforeCall(func(c apitest.Call) {
+		if c.Verb != "delete" || s.isAnnounced(c.Namespace) {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		silent = append(silent, fmt.Sprint(c.Namespace, " at ", time.Now().Format(time.TimeOnly)))
+	})
+	return func() []string {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		return silent
+	}
+}
+
+// isAnnounced reports whether a line of the log has announced the deletion of
+// the copy in a namespace.
+func (s scene) isAnnounced(namespace string) bool {
+	for line := range strings.Lines(s.log()) {
+		isExpiring := strings.Contains(line, fmt.Sprintf("reason=%q", plan.ReasonExpiring))
+		if isExpiring && strings.Contains(line, namespace) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestAnnouncementBehindAnEventOfItsSource: an event about the source is on its
+// way for seconds, as behind a webhook that is slow. A namespace opts out
+// meanwhile. Fault F1.
+func TestAnnouncementBehindAnEventOfItsSource(t *testing.T) {
+	skipKnownFault(t)
+	for _, takes := range []time.Duration{3 * time.Second, 10 * time.Second} {
+		t.Run(takes.String(), withGrace(time.Second, func(t *testing.T, s scene) {
+			silent := s.silentDeletions()
+			s.onEvent(func(Event) error { time.Sleep(takes); return nil })
+			s.edit("platform", data("new")) // Mirrored follows
+			time.Sleep(500 * time.Millisecond)
+			s.optOut("team-000")
+			time.Sleep(5 * time.Minute)
+			s.wantNone("team-000")
+			if all := silent(); len(all) > 0 {
+				t.Errorf("got deletions without a line before: %v", all)
+			}
+			if !s.isAnnounced("team-000") {
+				t.Errorf("got no line about the deletion at all")
+			}
+		}))
+	}
+}
+
+// TestAnnouncementBehindOtherSources: each event takes ten seconds, as behind a
+// webhook that times out and is ignored. 200 sources change, and after them a
+// source is narrowed by a typing error. Their events take longer than the
+// grace. Fault F1.
+func TestAnnouncementBehindOtherSources(t *testing.T) {
+	skipKnownFault(t)
+	const others = 200
+	objects := append(teams(3, "team-"), source())
+	for i := range others {
+		objects = append(objects, plantest.Source("platform", fmt.Sprintf("other-%03d", i)))
+	}
+	edit := func(o *Options) { o.DeletionGrace = 5 * time.Minute }
+	inSceneWith(objects, edit, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		silent := s.silentDeletions()
+		s.onEvent(func(Event) error { time.Sleep(10 * time.Second); return nil })
+		for i := range others {
+			other := s.at(key{Namespace: "platform", Name: fmt.Sprintf("other-%03d", i)})
+			s.check(s.update(other, data("new")))
+		}
+		time.Sleep(time.Second)
+		s.edit("platform", prefixes("tema-"))
+		time.Sleep(20 * time.Minute)
+		s.wantCopies(0, "team-", "value")
+		if all := silent(); len(all) > 0 {
+			t.Errorf("got deletions without a line before: %v", all)
+		}
+	})(t)
+}
+
+// TestAnnouncementWhileEventsAreRefused: the API server refuses events, by a
+// quota or for want of a permission. Namespaces opt out one after the other.
+// The lines come as soon as if it took the events. Fault F1.
+func TestAnnouncementWhileEventsAreRefused(t *testing.T) {
+	skipKnownFault(t)
+	for name, tc := range map[string]struct{ grace, between time.Duration }{
+		"a grace of a second":      {time.Second, 1200 * time.Millisecond},
+		"a grace of half a minute": {30 * time.Second, 31 * time.Second},
+		"a grace of five minutes":  {5 * time.Minute, 125 * time.Second},
+	} {
+		edit := func(o *Options) { o.DeletionGrace = tc.grace }
+		objects := append(teams(9, "team-"), source())
+		t.Run(name, inSceneWith(objects, edit, func(t *testing.T, s scene) {
+			time.Sleep(time.Minute)
+			silent := s.silentDeletions()
+			s.onEvent(func(Event) error { return rejected("events is forbidden") })
+			for i := range 8 {
+				s.optOut(fmt.Sprintf("team-%03d", i))
+				time.Sleep(tc.between)
+			}
+			time.Sleep(time.Hour)
+			s.wantCopies(1, "team-", "value")
+			if all := silent(); len(all) > 0 {
+				t.Errorf("got deletions without a line before: %v", all)
+			}
+		}))
+	}
+}

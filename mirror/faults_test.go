@@ -1,0 +1,80 @@
+package mirror
+
+import (
+	"flag"
+	"slices"
+	"testing"
+)
+
+// runFaults has the tests of knownFaults run, too:
+//
+//	go test ./mirror -run TestAnnouncement -faults
+var runFaults = flag.Bool("faults", false, "run the tests of known faults, too")
+
+// fault is a promise that the controller does not keep.
+type fault struct {
+	number string // a fault that is mended does not give its number away
+	wrong  string
+	tests  []string
+}
+
+// knownFaults are the faults that are known and not mended. Each of these tests
+// fails. A test that is removed from here runs again with all others.
+var knownFaults = []fault{
+	{"F1", "A copy is deleted, and no line of the log has announced that: the line waits for " +
+		"events that are slow or refused.", []string{
+		"TestAnnouncementBehindAnEventOfItsSource",
+		"TestAnnouncementBehindOtherSources",
+		"TestAnnouncementWhileEventsAreRefused",
+	}},
+	{"F2", "Slow events of one namespace, or about one name, hold up the events about all " +
+		"other sources, and texts are sent that hold no more.", []string{
+		"TestSlowEventsHoldUpNoOtherNamespace",
+		"TestSlowEventsSendNoOldText",
+	}},
+	{"F3", "A copy that admission makes immutable, or alters while it is immutable, is deleted " +
+		"and created again each minute.", []string{
+		"TestAdmissionAndImmutableCopies",
+	}},
+	{"F4", "Each edit of an object in the place of a copy takes memory, which only a fan-out of " +
+		"the name gives back.", []string{
+		"TestEditsTakeNoMemory",
+	}},
+	{"F5", "A new namespace costs each name with two sources a walk over all namespaces.", []string{
+		"TestNewNamespaceBesideTwoSourcesOfEachName",
+	}},
+	{"F6", "Where every write takes more than eight seconds, 16 writes are in flight, however " +
+		"many --concurrent-writes allows.", []string{
+		"TestWritesOfTenSeconds",
+	}},
+	{"F7", "The newest event about a source without targets is a warning that is over.", []string{
+		"TestNewestEventAfterExpiring",
+		"TestNewestEventAfterOutOfScope",
+	}},
+	{"F8", "NoTargets goes on to advise that somebody create a namespace, which has been created " +
+		"and is excluded by another rule.", []string{
+		"TestNoTargetsFollowsANewNamespace",
+	}},
+	{"F9", "Data that is not valid UTF-8 is altered on its way to a copy that has labels of " +
+		"other people: a JSON patch cannot carry it.", []string{
+		"TestInvalidUTF8BesideOthersMetadata",
+	}},
+	{"F10", "An edit of a source takes the labels and annotations of other people from its " +
+		"copies, if so many keys are copied that their list is a digest.", []string{
+		"TestManyCopiedKeysBesideOthersMetadata",
+	}},
+	{"F12", "No event about a source comes while the writes in one of its namespaces are " +
+		"answered with 404, 409, 429 or 503.", []string{
+		"TestNamespaceThatStaysBusy",
+	}},
+}
+
+// skipKnownFault skips a test of a known fault, unless -faults is set.
+func skipKnownFault(t *testing.T) {
+	t.Helper()
+	for _, f := range knownFaults {
+		if !*runFaults && slices.Contains(f.tests, t.Name()) {
+			t.Skipf("%s: %s", f.number, f.wrong)
+		}
+	}
+}
