@@ -55,14 +55,6 @@ var knownFaults = []fault{
 		"and is excluded by another rule.", []string{
 		"TestNoTargetsFollowsANewNamespace",
 	}},
-	{"F9", "Data that is not valid UTF-8 is altered on its way to a copy that has labels of " +
-		"other people: a JSON patch cannot carry it.", []string{
-		"TestInvalidUTF8BesideOthersMetadata",
-	}},
-	{"F10", "An edit of a source takes the labels and annotations of other people from its " +
-		"copies, if so many keys are copied that their list is a digest.", []string{
-		"TestManyCopiedKeysBesideOthersMetadata",
-	}},
 	{"F12", "No event about a source comes while the writes in one of its namespaces are " +
 		"answered with 404, 409, 429 or 503.", []string{
 		"TestNamespaceThatStaysBusy",

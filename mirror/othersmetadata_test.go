@@ -14,7 +14,7 @@ import (
 
 // TestInvalidUTF8BesideOthersMetadata: protobuf carries data that is not valid
 // UTF-8, and JSON does not. A label of somebody else on a copy must not change
-// by which of the two the data travels. Fault F9.
+// by which of the two the data travels.
 func TestInvalidUTF8BesideOthersMetadata(t *testing.T) {
 	skipKnownFault(t)
 	inScene(append(teams(2, "team-"), source(data("a\xffb"))), func(t *testing.T, s scene) {
@@ -33,7 +33,7 @@ func TestInvalidUTF8BesideOthersMetadata(t *testing.T) {
 }
 
 // TestManyCopiedKeysBesideOthersMetadata: the list of the copied keys takes
-// more than 4 KiB, so that a copy has its digest instead. Fault F10.
+// more than 4 KiB, so that a copy has its digest instead.
 func TestManyCopiedKeysBesideOthersMetadata(t *testing.T) {
 	skipKnownFault(t)
 	src := source()

@@ -174,20 +174,20 @@ const (
 // reportSoon has the sources of the name reported when no target is pending, at
 // the latest after reportAfter.
 func (n *nameRecords) reportSoon() {
-	delay := reportDelay
+	after := reportDelay
 	if n.pending > 0 {
-		delay = reportAfter
+		after = reportAfter
 	}
-	n.reportIn(max(delay, n.reportGap))
+	n.reportIn(max(after, n.reportGap))
 }
 
-// reportIn has the sources of the name reported after a delay, unless they are
+// reportIn has the sources of the name reported after a time, unless they are
 // reported sooner.
-func (n *nameRecords) reportIn(delay time.Duration) {
-	at := time.Now().Add(delay)
+func (n *nameRecords) reportIn(after time.Duration) {
+	at := time.Now().Add(after)
 	if n.reportAt.IsZero() || at.Before(n.reportAt) {
 		n.reportAt = at
-		n.all.reports.AddAfter(n.name, delay)
+		n.all.reports.AddAfter(n.name, after)
 	}
 }
 
