@@ -17,7 +17,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// requestTimeout bounds every request but the watches. An admission webhook may take 30 seconds.
+// requestTimeout bounds every request but the watches. An admission webhook may
+// take 30 seconds.
 const requestTimeout = 35 * time.Second
 
 // fieldManager names the controller in the managed fields of its writes.
@@ -30,16 +31,17 @@ type writer struct {
 	metrics *controllerMetrics
 }
 
-// apply carries out a change and returns the object as the API server has it, nil after a delete. Each call fails if
-// the object is no longer the one that was judged:
+// apply carries out a change and returns the object as the API server has it,
+// nil after a delete. Each call fails if the object is no longer the one that
+// was judged:
 //
 //	create    AlreadyExists if there is any object
 //	update    Conflict if the resourceVersion is another one, NotFound if the object is gone
 //	delete    Conflict if UID or resourceVersion are others, NotFound if the object is gone
 //	recreate  as delete, but NotFound is no error, then as create, whose error is a deletedError
 //
-// If the API server stores something else than a copy in sync, apply returns that, and an error that is
-// [outcome.ErrAltered].
+// If the API server stores something else than a copy in sync, apply returns
+// that, and an error that is [outcome.ErrAltered].
 func (w *writer) apply(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -52,18 +54,19 @@ func (w *writer) apply(ctx context.Context, c plan.Change) (*corev1.ConfigMap, e
 		if err := w.delete(ctx, c); err != nil && !apierrors.IsNotFound(err) {
 			return nil, err
 		}
-		made, err := w.create(ctx, c)
+		stored, err := w.create(ctx, c)
 		if err != nil {
 			err = deletedError{err}
 		}
-		return made, err
+		return stored, err
 	case plan.OpDelete:
 		return nil, w.delete(ctx, c)
 	}
 	return nil, nil
 }
 
-// deletedError is the error of a re-creation whose first half, the deletion, was carried out.
+// deletedError is the error of a re-creation whose first half, the deletion,
+// was carried out.
 type deletedError struct{ error }
 
 func (e deletedError) Unwrap() error { return e.error }
@@ -74,17 +77,18 @@ func (w *writer) at(c plan.Change) typedcorev1.ConfigMapInterface {
 }
 
 func (w *writer) create(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
-	want := w.rules.Desired(c.Source, c.Key.Namespace, nil) // a re-creation keeps nothing of the former object
-	made, err := w.at(c).Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
-	return w.verify(plan.OpCreate, c.Source, made, err)
+	// A re-creation keeps nothing of the former object.
+	want := w.rules.Desired(c.Source, c.Key.Namespace, nil)
+	stored, err := w.at(c).Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
+	return w.verify(plan.OpCreate, c.Source, stored, err)
 }
 
 // update brings an object in sync, and keeps other people's metadata on it. The
 // cache does not hold such metadata, so an object with some is read first.
 //
 // Somebody may write metadata faster than the watch shows it. Therefore the
-// update carries the resourceVersion of the read, and one conflict is followed by
-// another read. The ordinary retry follows the second conflict.
+// update carries the resourceVersion of the read, and one conflict is followed
+// by another read. The ordinary retry follows the second conflict.
 func (w *writer) update(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
 	if !plan.HasOthers(c.Have) {
 		want := w.rules.Desired(c.Source, c.Key.Namespace, nil)
@@ -97,16 +101,16 @@ func (w *writer) update(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 		if err != nil {
 			return nil, err
 		}
-		made, err := w.putBesideOthers(ctx, c, live)
+		stored, err := w.putBesideOthers(ctx, c, live)
 		if tries == 2 || !apierrors.IsConflict(err) {
-			return made, err
+			return stored, err
 		}
 	}
 }
 
-// readJudged reads the object that c updates. It answers a conflict if the object
-// differs from the one that was judged in more than other people's metadata: the
-// watch brings the target again.
+// readJudged reads the object that c updates. It answers a conflict if the
+// object differs from the one that was judged in more than other people's
+// metadata: the watch brings the target again.
 func (w *writer) readJudged(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
 	live, err := w.at(c).Get(ctx, c.Key.Name, metav1.GetOptions{})
 	if err != nil {
@@ -124,14 +128,14 @@ var errChanged = errors.New("the object has changed since it was judged")
 // metadata, unless that leaves no room for the copy.
 func (w *writer) putBesideOthers(ctx context.Context, c plan.Change, live *corev1.ConfigMap) (
 	*corev1.ConfigMap, error) {
-	made, err := w.put(ctx, c, w.rules.Desired(c.Source, c.Key.Namespace, live))
+	stored, err := w.put(ctx, c, w.rules.Desired(c.Source, c.Key.Namespace, live))
 	if isTooLarge(err) {
 		// Finalizers and owners stay.
 		live.Labels = nil
 		live.Annotations = nil
-		made, err = w.put(ctx, c, w.rules.Desired(c.Source, c.Key.Namespace, live))
+		stored, err = w.put(ctx, c, w.rules.Desired(c.Source, c.Key.Namespace, live))
 	}
-	return made, err
+	return stored, err
 }
 
 // isTooLarge reports whether the API server refuses an object for its size: by
@@ -148,20 +152,23 @@ func isTooLarge(err error) bool {
 }
 
 // put updates an object.
-func (w *writer) put(ctx context.Context, c plan.Change, want *corev1.ConfigMap) (*corev1.ConfigMap, error) {
-	made, err := w.at(c).Update(ctx, want, metav1.UpdateOptions{FieldManager: fieldManager})
-	return w.verify(plan.OpUpdate, c.Source, made, err)
+func (w *writer) put(ctx context.Context, c plan.Change, want *corev1.ConfigMap) (
+	*corev1.ConfigMap, error) {
+	stored, err := w.at(c).Update(ctx, want, metav1.UpdateOptions{FieldManager: fieldManager})
+	return w.verify(plan.OpUpdate, c.Source, stored, err)
 }
 
-// verify counts a write, and compares what is stored with its source: if a webhook undid all, the watch shows nothing.
-func (w *writer) verify(op plan.Op, s *plan.Source, made *corev1.ConfigMap, err error) (*corev1.ConfigMap, error) {
+// verify counts a write, and compares what is stored with its source: if a
+// webhook undid all, the watch shows nothing.
+func (w *writer) verify(op plan.Op, s *plan.Source, stored *corev1.ConfigMap, err error) (
+	*corev1.ConfigMap, error) {
 	if err == nil {
-		if difference := w.rules.Differs(s, made); difference != "" {
+		if difference := w.rules.Differs(s, stored); difference != "" {
 			err = fmt.Errorf("%w: %s", outcome.ErrAltered, difference)
 		}
 	}
 	w.metrics.countWrite(op, err)
-	return made, err
+	return stored, err
 }
 
 func (w *writer) delete(ctx context.Context, c plan.Change) error {

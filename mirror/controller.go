@@ -34,9 +34,9 @@ type Controller struct {
 	synced     atomic.Bool
 }
 
-// New returns a controller with these options, which must be valid, and with the
-// permissions of client. The client must not throttle: the controller bounds its
-// writes itself.
+// New returns a controller with these options, which must be valid, and with
+// the permissions of client. The client must not throttle: the controller
+// bounds its writes itself.
 //
 // New does no I/O. It fails only if an informer refuses its configuration.
 func New(client kubernetes.Interface, events EventSender, opts *Options) (*Controller, error) {
@@ -86,8 +86,9 @@ func newNameQueue(name string) workqueue.TypedDelayingInterface[string] {
 		workqueue.TypedDelayingQueueConfig[string]{Name: queueName + "-" + name})
 }
 
-// RegisterMetrics registers the metrics of the controller, before it runs. It panics if the registry has one of them.
-// Gauges of sources and copies are zero before the controller leads.
+// RegisterMetrics registers the metrics of the controller, before it runs. It
+// panics if the registry has one of them. Gauges of sources and copies are zero
+// before the controller leads.
 func (c *Controller) RegisterMetrics(registry Registry) {
 	c.metrics.register(registry, c.opts.ConcurrentWrites)
 	registerGauges(registry, c.activeSources, c.records.total)
@@ -107,31 +108,36 @@ func (c *Controller) activeSources(yield func(*plan.Source) bool) {
 	}
 }
 
-// Leadership says when a controller may write. Of several that share an instance, one at a time leads.
+// Leadership says when a controller may write. Of several that share an
+// instance, one at a time leads.
 type Leadership struct {
-	// Begun delivers, once, a context when the controller is to lead. The end of that context is the loss of the
-	// leadership, and ends the writes in flight at once.
+	// Begun delivers, once, a context when the controller is to lead. The end
+	// of that context is the loss of the leadership, and ends the writes in
+	// flight at once.
 	Begun <-chan context.Context
-	// Resign, unless it is nil, is called when the last write has ended after a stop, so that another process need not
-	// wait until Run has returned. It is not called after a loss.
+	// Resign, unless it is nil, is called when the last write has ended after a
+	// stop, so that another process need not wait until Run has returned. It is
+	// not called after a loss.
 	Resign func()
 }
 
-// Alone is the leadership of a controller that shares its instance with no other: it begins at once, is never lost.
+// Alone is the leadership of a controller that shares its instance with no
+// other: it begins at once, is never lost.
 func Alone(ctx context.Context) Leadership {
 	begun := make(chan context.Context, 1)
 	begun <- context.WithoutCancel(ctx)
 	return Leadership{Begun: begun}
 }
 
-// ErrLeadershipLost is the error of [Controller.Run] after its leadership was lost.
+// ErrLeadershipLost is the error of [Controller.Run] after its leadership was
+// lost.
 var ErrLeadershipLost = errors.New("leadership lost")
 
-// Run watches, and mirrors while it leads, until ctx ends. Then it begins no more
-// writes, waits for those in flight, and up to three seconds for events on their
-// way, and returns nil. If the leadership is lost it cancels the writes in
-// flight, and returns ErrLeadershipLost when they have ended. Run can be called
-// once.
+// Run watches, and mirrors while it leads, until ctx ends. Then it begins no
+// more writes, waits for those in flight, and up to three seconds for events on
+// their way, and returns nil. If the leadership is lost it cancels the writes
+// in flight, and returns ErrLeadershipLost when they have ended. Run can be
+// called once.
 func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
 	defer c.queues.reports.ShutDown()
 	defer c.stopWriting()
@@ -162,8 +168,8 @@ func (c *Controller) stopWriting() {
 // controller started.
 func (c *Controller) Synced() bool { return c.synced.Load() }
 
-// lead decides and writes until ctx or term ends and the last write in flight has
-// ended. After a stop it resigns, and waits for the messages on their way.
+// lead decides and writes until ctx or term ends and the last write in flight
+// has ended. After a stop it resigns, and waits for the messages on their way.
 func (c *Controller) lead(ctx, term context.Context, resign func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -181,7 +187,9 @@ func (c *Controller) lead(ctx, term context.Context, resign func()) error {
 	}
 	writers := c.startWriters(ctx, writes)
 	reporters := &sync.WaitGroup{}
-	start(ctx, reporters, reportWorkers, c.queues.reports, func(name string) { c.reporter.report(writes, name) })
+	start(ctx, reporters, reportWorkers, c.queues.reports, func(name string) {
+		c.reporter.report(writes, name)
+	})
 
 	<-ctx.Done()
 	c.handlers.active.Store(false)
@@ -196,8 +204,8 @@ func (c *Controller) lead(ctx, term context.Context, resign func()) error {
 	if resign != nil {
 		resign()
 	}
-	// A message that is not on its way may be old: no event was handled since the
-	// stop.
+	// A message that is not on its way may be old: no event was handled since
+	// the stop.
 	c.queues.reports.ShutDown()
 	defer time.AfterFunc(reportEnd, cancel).Stop()
 	reporters.Wait()

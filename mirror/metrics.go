@@ -12,25 +12,38 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// Label values of the metrics. Each exists from the start, with zero, so that an alert can be set on it.
+// Label values of the metrics. Each exists from the start, with zero, so that
+// an alert can be set on it.
 var (
 	writeResults = []string{"success", "conflict", "terminating", "rejected", "error"}
-	repairCauses = []string{plan.CauseDeleted, plan.CauseEdited, plan.CauseUnlabelled, plan.CauseMetadata}
-	// error: a write failed; requeue_after: the copy is retried later for another reason.
+	repairCauses = []string{
+		plan.CauseDeleted, plan.CauseEdited, plan.CauseUnlabelled, plan.CauseMetadata,
+	}
+	// reconcileResults: error means that a write failed, requeue_after that the
+	// copy is looked at again later for another reason.
 	reconcileResults = []string{"success", "requeue_after", "error"}
 )
 
-// queueName is the label of the metrics of the queue of copies and of its reconciles.
+// queueName is the label of the metrics of the queue of copies and of its
+// reconciles.
 const queueName = "mirror"
 
-// latencyBuckets, in seconds, reach from a few round trips to where only a retry helps.
-var latencyBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+// latencyBuckets, in seconds, reach from a few round trips to where only a
+// retry helps.
+var latencyBuckets = []float64{
+	.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
+}
 
-// reconcileBuckets are those of controller-runtime, so that dashboards and quantiles are comparable.
-var reconcileBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7,
-	0.8, 0.9, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60}
+// reconcileBuckets are those of controller-runtime, so that dashboards and
+// quantiles are comparable.
+var reconcileBuckets = []float64{
+	0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9,
+	1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50,
+	60,
+}
 
-// controllerMetrics are the metrics of a controller. Before they are registered they count nothing.
+// controllerMetrics are the metrics of a controller. Before they are registered
+// they count nothing.
 type controllerMetrics struct {
 	reconciles, reconcileErrors  *metrics.CounterVec
 	reconcileSeconds             *metrics.HistogramVec
@@ -42,35 +55,46 @@ type controllerMetrics struct {
 func newControllerMetrics() *controllerMetrics {
 	const stable = metrics.STABLE
 	counter := func(name, help string, labels ...string) *metrics.CounterVec {
-		return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: stable}, labels)
+		opts := &metrics.CounterOpts{Name: name, Help: help, StabilityLevel: stable}
+		return metrics.NewCounterVec(opts, labels)
 	}
 	gauge := func(name, help string) *metrics.GaugeVec {
-		return metrics.NewGaugeVec(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: stable},
-			[]string{"controller"})
+		opts := &metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: stable}
+		return metrics.NewGaugeVec(opts, []string{"controller"})
 	}
 	histogram := func(name, help string, buckets []float64) *metrics.HistogramOpts {
-		return &metrics.HistogramOpts{Name: name, Help: help, Buckets: buckets, StabilityLevel: stable}
+		return &metrics.HistogramOpts{
+			Name: name, Help: help, Buckets: buckets, StabilityLevel: stable,
+		}
 	}
 	return &controllerMetrics{
 		reconciles: counter("controller_runtime_reconcile_total",
 			"Reconciles. Each is for one copy.", "controller", "result"),
 		reconcileErrors: counter("controller_runtime_reconcile_errors_total",
 			"Reconciles with a failed write.", "controller"),
-		reconcileSeconds: metrics.NewHistogramVec(histogram("controller_runtime_reconcile_time_seconds",
-			"Duration of a reconcile of one copy.", reconcileBuckets), []string{"controller"}),
+		reconcileSeconds: metrics.NewHistogramVec(
+			histogram("controller_runtime_reconcile_time_seconds",
+				"Duration of a reconcile of one copy.", reconcileBuckets),
+			[]string{"controller"}),
 		maxWorkers: gauge("controller_runtime_max_concurrent_reconciles",
-			"Maximum number of copies that are reconciled at the same time, not counting slow namespaces."),
-		activeWorkers: gauge("controller_runtime_active_workers", "Copies that are being reconciled."),
+			"Maximum number of copies that are reconciled at the same time, "+
+				"not counting slow namespaces."),
+		activeWorkers: gauge("controller_runtime_active_workers",
+			"Copies that are being reconciled."),
 
 		watchErrors: counter("mirror_watch_errors_total",
 			"Failed lists and watches. While they fail, the controller works with old data.", "resource"),
 		writes: counter("mirror_writes_total",
-			"Writes of copies that the API server answered. Result conflict: the object had changed. "+
-				"Result rejected: by quota, admission, authorization or validation.", "operation", "result"),
+			"Writes of copies that the API server answered. "+
+				"Result conflict: the object had changed. "+
+				"Result rejected: by quota, admission, authorization or validation.",
+			"operation", "result"),
 		repairs: counter("mirror_repairs_total",
-			"Copies that were restored after another client changed them, by kind of change.", "cause"),
+			"Copies that were restored after another client changed them, by kind of change.",
+			"cause"),
 		propagation: metrics.NewHistogram(histogram("mirror_propagation_seconds",
-			"Time from when the controller sees a change of a source until its last copy is in sync.", latencyBuckets)),
+			"Time from when the controller sees a change of a source "+
+				"until its last copy is in sync.", latencyBuckets)),
 		fill: metrics.NewHistogram(histogram("mirror_namespace_fill_seconds",
 			"Time from when the controller sees a new namespace until a copy is in it. One observation for each copy.",
 			latencyBuckets)),
@@ -107,12 +131,16 @@ func (m *controllerMetrics) register(registry Registry, workers int) {
 	m.reconcileSeconds.WithLabelValues(queueName)
 }
 
-// registerGauges registers the gauges that are counted at each scrape. total counts targets by their states.
-func registerGauges(registry Registry, sources iter.Seq[*plan.Source], total func(...plan.State) int) {
+// registerGauges registers the gauges that are counted at each scrape. total
+// counts targets by their states.
+func registerGauges(
+	registry Registry, sources iter.Seq[*plan.Source], total func(...plan.State) int) {
 	gauge := func(name, help string, labels map[string]string, count func() int) {
-		registry.RawMustRegister(metrics.NewGaugeFunc(
-			&metrics.GaugeOpts{Name: name, Help: help, ConstLabels: labels, StabilityLevel: metrics.STABLE},
-			func() float64 { return float64(count()) }))
+		opts := &metrics.GaugeOpts{
+			Name: name, Help: help, ConstLabels: labels, StabilityLevel: metrics.STABLE,
+		}
+		value := func() float64 { return float64(count()) }
+		registry.RawMustRegister(metrics.NewGaugeFunc(opts, value))
 	}
 	sum := func(name, help string, number func(*plan.Source) int) {
 		gauge(name, help, nil, func() (n int) {
@@ -124,11 +152,17 @@ func registerGauges(registry Registry, sources iter.Seq[*plan.Source], total fun
 	}
 	sum("mirror_sources", "ConfigMaps with the mirror label that the flags allow as sources.",
 		func(*plan.Source) int { return 1 })
-	sum("mirror_source_bytes", "Size of data and binaryData of all sources. The controller holds them in memory.",
+	sum("mirror_source_bytes",
+		"Size of data and binaryData of all sources. The controller holds them in memory.",
 		func(s *plan.Source) int { return s.Bytes })
 	sum("mirror_invalid_sources",
 		"Sources that are frozen until an annotation is fixed that is malformed or not known.",
-		func(s *plan.Source) int { return map[bool]int{true: 1}[s.Frozen != nil] })
+		func(s *plan.Source) int {
+			if s.Frozen == nil {
+				return 0
+			}
+			return 1
+		})
 	byLabel := map[string][]plan.State{}
 	for state := range plan.States {
 		if label := state.Metric(); label != "" {
@@ -141,7 +175,8 @@ func registerGauges(registry Registry, sources iter.Seq[*plan.Source], total fun
 	}
 }
 
-// reconciling counts a reconcile that begins. Its result is passed to the returned function at its end.
+// reconciling counts a reconcile that begins. Its result is passed to the
+// returned function at its end.
 func (m *controllerMetrics) reconciling() (done func(result string)) {
 	began := time.Now()
 	active := m.activeWorkers.WithLabelValues(queueName)

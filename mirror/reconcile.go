@@ -161,7 +161,8 @@ func isShownByAnEvent(next *decision, res *result) bool {
 }
 
 // recordResult records the result of a change in the record of its target.
-func (r *reconciler) recordResult(n *nameRecords, known *record, x *attempt, res *result, now time.Time) {
+func (r *reconciler) recordResult(
+	n *nameRecords, known *record, x *attempt, res *result, now time.Time) {
 	if res.deleted { // the creation was not carried out
 		known.lastWrite = ownWrite{deleted: res.change.Have.UID, at: now}
 		known.content = content{}
@@ -264,7 +265,8 @@ func (r *reconciler) confirm(x *attempt) (res result, confirmed bool) {
 		namespace = ns.Name
 	}
 	endOfGrace := x.record.unclaimed.since.Add(r.grace)
-	live, wait, err := r.live.Premise(x.ctx, r.reads(x), c.CopyOf, namespace, endOfGrace, x.pace != slow.Ordinary)
+	isPatient := x.pace != slow.Ordinary
+	live, wait, err := r.live.Premise(x.ctx, r.reads(x), c.CopyOf, namespace, endOfGrace, isPatient)
 	if dependsOnLabels {
 		ns = live.Namespace
 	}
@@ -300,7 +302,8 @@ func (r *reconciler) isUnclaimed(x *attempt) bool {
 	defer n.unlock()
 	known := n.byNamespace[x.change.Key.Namespace]
 	before := x.record.unclaimed
-	return known != nil && known.unclaimed.uid == before.uid && known.unclaimed.since.Equal(before.since)
+	return known != nil && known.unclaimed.uid == before.uid &&
+		known.unclaimed.since.Equal(before.since)
 }
 
 // actOnLive reads an object that the cache does not show, and makes the change
@@ -345,10 +348,11 @@ func (r *reconciler) write(x *attempt, c plan.Change) result {
 	}
 	var stored *corev1.ConfigMap
 	var applied error
-	err := r.queues.slow.Write(x.writes, x.record.namespaceUID, x.pace, func(ctx context.Context) error {
+	apply := func(ctx context.Context) error {
 		stored, applied = r.writer.apply(ctx, c)
 		return applied
-	})
+	}
+	err := r.queues.slow.Write(x.writes, x.record.namespaceUID, x.pace, apply)
 	if err != nil {
 		res := resultOf(c, err)
 		res.deleted = errors.As(applied, &deletedError{}) // also if the creation was cut
@@ -397,7 +401,8 @@ func (r *reconciler) log(ctx context.Context, res *result, wait time.Duration) {
 	if c.Op == plan.OpDelete && res.outcome == outcome.Rejected {
 		// The source may be gone, and with it the place for an event.
 		r.undeleted.Do(func() {
-			logger.Error(errors.New(res.note), "Cannot delete a copy, retrying", "copy", c.Key, "source", c.CopyOf)
+			logger.Error(errors.New(res.note), "Cannot delete a copy, retrying",
+				"copy", c.Key, "source", c.CopyOf)
 		})
 	}
 	switch {
@@ -406,9 +411,10 @@ func (r *reconciler) log(ctx context.Context, res *result, wait time.Duration) {
 	case res.outcome == outcome.OK:
 		logger.V(2).Info("Copy written", "copy", c.Key, "op", c.Op, "source", c.Source.Key)
 	case res.err != nil:
-		logger.V(2).Info("Copy out of sync, retrying", "copy", c.Key, "op", c.Op, "outcome", res.outcome,
-			"after", wait, "err", plan.Clip(res.err.Error(), report.MaxNote))
+		logger.V(2).Info("Copy out of sync, retrying", "copy", c.Key, "op", c.Op,
+			"outcome", res.outcome, "after", wait, "err", plan.Clip(res.err.Error(), report.MaxNote))
 	default:
-		logger.V(4).Info("Nothing done", "copy", c.Key, "state", c.State, "outcome", res.outcome, "after", wait)
+		logger.V(4).Info("Nothing done", "copy", c.Key, "state", c.State,
+			"outcome", res.outcome, "after", wait)
 	}
 }
