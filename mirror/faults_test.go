@@ -61,6 +61,14 @@ var knownFaults = []fault{
 	}},
 }
 
+// isKnownFault reports whether knownFaults lists tests of a fault. With -faults
+// no fault is known.
+func isKnownFault(number string) bool {
+	return !*runFaults && slices.ContainsFunc(knownFaults, func(f fault) bool {
+		return f.number == number && len(f.tests) > 0
+	})
+}
+
 // skipKnownFault skips a test of a known fault, unless -faults is set.
 func skipKnownFault(t *testing.T) {
 	t.Helper()

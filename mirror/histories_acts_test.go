@@ -19,12 +19,16 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// acts are what may happen, and how often each does compared with the others. do returns what it did.
-var acts = []struct {
+// act is what may happen, and how often compared with other acts. do returns what
+// it did.
+type act struct {
 	weight int
 	name   string
 	do     func(*history) string
-}{
+}
+
+// acts are what may happen.
+var acts = []act{
 	{16, "write source", atSource((*history).writeSource)},
 	{5, "flip label", (*history).flipLabel},
 	{5, "delete source", atSource((*history).deleteSource)},
@@ -375,7 +379,7 @@ func historyNamespace(name string) *corev1.Namespace {
 type faults struct {
 	over    bool // and there will be none
 	failing map[string]failure
-	altered map[string]plantest.Option // by namespace
+	altered map[string]plantest.Option // by namespace, or by verb and namespace
 	lags    map[string]time.Duration   // of requests, answers, reads, the watch of each resource, and by namespace
 }
 
@@ -419,8 +423,10 @@ func (h *history) hook() {
 		o.Hangs = func(c apitest.Call) bool { return failureOf(c).hangs }
 		o.Refuses, o.Loses = fails(false), fails(true)
 		o.Alters = func(c apitest.Call, cm *corev1.ConfigMap) {
-			if alter := h.faults.Load().altered[c.Namespace]; alter != nil {
-				alter(cm)
+			for _, at := range []string{c.Namespace, c.Verb + " " + c.Namespace} {
+				if alter := h.faults.Load().altered[at]; alter != nil {
+					alter(cm)
+				}
 			}
 		}
 		o.Takes = func(c apitest.Call) time.Duration {
@@ -555,4 +561,8 @@ func (h *history) drawFlags(o *Options) {
 	o.SourceNamespaces = pick(h, nil, nil, nil, []string{"platform", "team-a"})
 	o.ExcludeNamespaces = pick(h, nil, nil, nil, []string{"team-b"})
 	o.Prune = h.IntN(3) == 0
+	if playsRare && len(h.terms) == 0 { // two leaders at once would fight with other flags
+		o.CopyLabels = pick(h, nil, []string{"app"}, []string{"app", "app.kubernetes.io/*"})
+		o.CopyAnnotations = pick(h, nil, []string{"note"}, []string{"no*"})
+	}
 }

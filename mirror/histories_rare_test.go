@@ -1,0 +1,413 @@
+package mirror
+
+// Acts that are rare in a cluster, and a judge of the events some minutes after
+// the last act. HISTORIES_ACTS=all plays them beside the others.
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
+
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// playsRare is whether rare acts are played. Without them a seed is the history
+// that it was before there were any.
+var playsRare = os.Getenv("HISTORIES_ACTS") == "all"
+
+func init() {
+	if playsRare {
+		acts = append(acts, rareActs...)
+	}
+}
+
+// rareActs are the acts that HISTORIES_ACTS=all adds to acts.
+var rareActs = []act{
+	{12, "quiet", (*history).quiet},
+	{5, "events fail", (*history).failEvents},
+	{3, "other controller", (*history).otherController},
+	{4, "alter by verb", (*history).alterVerb},
+	{5, "edit metadata of source", atSource((*history).editMetadata)},
+	{3, "rename source", atSource((*history).rename)},
+	{4, "lose events of a watch", (*history).loseEvents},
+	{4, "forge a copy", (*history).forge},
+	{3, "mark a source as a copy", atSource((*history).markAsCopy)},
+}
+
+// rareState is what a history remembers of its rare acts.
+type rareState struct {
+	others     atomic.Int32 // other controllers that run
+	losing     atomic.Bool  // a watch loses events
+	slowEvents atomic.Bool  // events have failed or taken long
+}
+
+// Keys of faults that concern events, and not requests.
+const (
+	eventLag     = "events"
+	eventFailure = "/events"
+)
+
+// sendEvent has an event take long, or fail.
+func (h *history) sendEvent(ctx context.Context) error {
+	f := h.faults.Load()
+	if takes := f.lags[eventLag]; takes > 0 {
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return f.failing[eventFailure].err
+}
+
+// failEvents has events take long or fail from now on, or ends that.
+func (h *history) failEvents() string {
+	h.rare.slowEvents.Store(true)
+	takes := pick(h, 0, 300*time.Millisecond, 2*time.Second, 12*time.Second)
+	err := pick(h, nil, errAway, rejected("events"))
+	h.with(func(now *faults) {
+		now.lags[eventLag] = takes
+		now.failing[eventFailure] = failure{err: err}
+		if err == nil {
+			delete(now.failing, eventFailure)
+		}
+	})
+	return fmt.Sprint(takes, " ", err)
+}
+
+// nobody takes the events of the other controller.
+type nobody struct{}
+
+func (nobody) Send(context.Context, Event) error { return nil }
+
+// otherController runs a controller of another instance for some time. All that
+// is ours is foreign to it.
+func (h *history) otherController() string {
+	o := *h.options
+	o.Instance, o.DeletionGrace = "two", time.Second
+	o.NamespacePrefixes = pick(h, []string{"team-"}, []string{"team-b"}, []string{"team-c", "base"})
+	o.SourceNamespaces, o.ExcludeNamespaces, o.NamespaceSelector = nil, nil, ""
+	runs := h.pause(10) + time.Second
+	h.rare.others.Add(1)
+	h.removals.Go(func() {
+		defer h.rare.others.Add(-1)
+		c, err := New(h.Server.Interface, nobody{}, &o)
+		if err != nil {
+			h.t.Error(err)
+			return
+		}
+		ctx, cancel := context.WithCancel(klog.NewContext(h.t.Context(), logr.Discard()))
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx, Alone(ctx)) }()
+		time.Sleep(runs)
+		cancel()
+		<-ended
+	})
+	return fmt.Sprint(o.NamespacePrefixes, " ", runs)
+}
+
+// alterVerb has a webhook for one verb change what the controller writes into a
+// namespace.
+func (h *history) alterVerb() string {
+	at, verb, n := pick(h, h.targets...), pick(h, "create", "update", "patch"), h.IntN(6)
+	alter := []plantest.Option{data("altered"), plantest.Immutable,
+		plantest.Label("theirs", "webhook"), plantest.Annotation("theirs", "webhook"),
+		plantest.Finalizer, unlabelled}[n]
+	h.with(func(now *faults) {
+		now.altered[verb+" "+at] = func(cm *corev1.ConfigMap) {
+			for _, m := range []*map[string]string{&cm.Labels, &cm.Annotations} {
+				if *m == nil {
+					*m = map[string]string{}
+				}
+			}
+			alter(cm)
+		}
+		// The judge asks by namespace where a webhook acts.
+		if now.altered[at] == nil {
+			now.altered[at] = func(*corev1.ConfigMap) {}
+		}
+	})
+	return fmt.Sprint(verb, " ", n, " at ", at)
+}
+
+// editMetadata edits labels and annotations of a source that are copied.
+func (h *history) editMetadata(k key) string {
+	number := fmt.Sprint(h.IntN(3))
+	return h.change(k, pick(h,
+		plantest.Label("app", number), plantest.Without("app"),
+		plantest.Annotation("note", number), plantest.Without("note"),
+		plantest.Label("app.kubernetes.io/name", number),
+		plantest.Without("app.kubernetes.io/name")))
+}
+
+// rename deletes a source, and creates it again under another name, perhaps in
+// another namespace.
+func (h *history) rename(k key) string {
+	cm, to := h.at(k), h.place(h.sources)
+	if cm == nil || h.at(to) != nil {
+		return "nothing"
+	}
+	h.delete(k)
+	time.Sleep(h.pause(5))
+	renamed := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: to.Namespace, Name: to.Name,
+			Labels: cm.Labels, Annotations: cm.Annotations},
+		Data: cm.Data, Immutable: cm.Immutable,
+	}
+	return fmt.Sprint(to, " ", h.create(renamed))
+}
+
+// loseEvents has a watch lose what happens in a namespace, and then end with
+// 410.
+func (h *history) loseEvents() string {
+	if !h.rare.losing.CompareAndSwap(false, true) {
+		return "nothing"
+	}
+	loses, of := h.pause(9), pick(h, "configmaps", "configmaps", "namespaces")
+	at := pick(h, slices.Concat(h.targets, h.targets, h.sources)...)
+	h.mu.Lock()
+	h.latestWatch = max(h.latestWatch, loses+time.Minute)
+	h.mu.Unlock()
+	h.Hook(func(o *apitest.Hooks) {
+		o.Lost = func(resource, namespace string) bool {
+			return resource == of && (namespace == at || resource == "namespaces")
+		}
+	})
+	h.removals.Go(func() {
+		defer h.rare.losing.Store(false)
+		time.Sleep(loses)
+		// client-go must hear of the last end of a watch before the next one.
+		for h.sinceWatchEnded() < 70*time.Second {
+			time.Sleep(time.Second)
+		}
+		h.Hook(func(o *apitest.Hooks) { o.Lost = nil })
+		h.watchEnds()
+		if of == "configmaps" {
+			h.ConfigMaps.Expire()
+		} else {
+			h.Namespaces.Expire()
+		}
+	})
+	return fmt.Sprint(of, " ", at, " ", loses)
+}
+
+// sinceWatchEnded returns how long ago a watch was ended.
+func (h *history) sinceWatchEnded() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Since(h.watchEnded)
+}
+
+// marks returns the marks of a copy at a place, of a source that may be there.
+func (h *history) marks(k key) []plantest.Option {
+	of := pick(h, append(slices.Clone(historySources), "gone")...)
+	return []plantest.Option{copyLabel,
+		plantest.Annotation(plan.SourceAnnotation, of+"/"+k.Name),
+		plantest.Annotation(plan.CopyAnnotation, k.String()),
+		plantest.Annotation(plan.InstanceAnnotation, "default")}
+}
+
+// forge creates what looks like a copy. The judge looks at deletions in targets
+// alone.
+func (h *history) forge() string {
+	k := h.place(h.targets)
+	if h.at(k) != nil && !h.isOther(k) {
+		return "nothing"
+	}
+	cm := plantest.ConfigMap(k.Namespace, k.Name, append(h.marks(k), data("forged"))...)
+	cm.ResourceVersion, cm.UID = "", ""
+	h.delete(k)
+	return fmt.Sprint(k, " ", cm.Annotations, " ", h.create(cm))
+}
+
+// markAsCopy gives a source the marks of a copy.
+func (h *history) markAsCopy(k key) string {
+	if !slices.Contains(historyTargets, k.Namespace) {
+		return "nothing"
+	}
+	return h.change(k, h.marks(k)...)
+}
+
+// isCalm reports whether nothing goes wrong, and nothing of an act goes on.
+func (h *history) isCalm() bool {
+	f := h.faults.Load()
+	for _, lag := range f.lags {
+		if lag > 300*time.Millisecond {
+			return false
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, removing := range h.removing {
+		if removing {
+			return false
+		}
+	}
+	return len(f.failing)+len(f.altered) == 0 && h.rare.others.Load() == 0 && !h.rare.losing.Load()
+}
+
+// quiet waits until a message that was refused has had its next try, five
+// minutes later at most. Then it compares what is reported with the cluster.
+func (h *history) quiet() string {
+	if h.IntN(2) == 0 { // else few histories would be calm
+		h.with(func(now *faults) {
+			clear(now.failing)
+			clear(now.altered)
+			clear(now.lags)
+		})
+	}
+	if !h.isCalm() {
+		return "not calm"
+	}
+	time.Sleep(6*time.Minute + 30*time.Second)
+	for _, c := range since(h.ConfigMaps, 75*time.Second) {
+		if c.By.Controller || c.New == nil || c.Old == nil {
+			return "something happens"
+		}
+	}
+	if !h.isCalm() || h.sinceWatchEnded() < 2*time.Minute {
+		return "not calm any more"
+	}
+	h.compare(false)
+	h.compareNewest()
+	return "compared"
+}
+
+// compareNewest compares the events about each source, and what the plug-in
+// makes of them, with the cluster.
+func (h *history) compareNewest() {
+	last, newest := h.lastRemarks(h.began)
+	w, unsettled := h.now(h.options), h.unsettled()
+	for k := range historyPlaces {
+		cm, ns := w.configMaps[k], w.namespaces[k.Namespace]
+		if cm == nil || ns == nil || isGoing(ns) || !w.asksToBeMirrored(cm) || unsettled[k.Name] ||
+			h.isRemembered(w, k.Name) {
+			continue
+		}
+		h.compareReasons(w, k, last)
+		want := w.reasons(cm)
+		isExcused := want[plan.ReasonNoTargets] && isKnownFault("F7")
+		if len(want) > 0 && !want[newest[k]] && !isExcused {
+			h.found(wrongEvent, "%v: the newest event was %q, and %v hold", k,
+				last[[2]string{k.String(), newest[k]}].note, want)
+		}
+		if h.Rand.IntN(3) == 0 { // a comparison of readers takes long
+			h.compareReaders(w, k)
+		}
+	}
+}
+
+// unsettled returns the names that have a target at which something goes on.
+func (h *history) unsettled() map[string]bool {
+	names := map[string]bool{}
+	for k, s := range h.leader.targetStates() {
+		switch s.state {
+		case plan.StateFight, plan.StateRejected, plan.StateExpiring, plan.StatePending:
+			names[k.Name] = true
+		}
+	}
+	return names
+}
+
+// compareReaders compares the status of a source for a user of the plug-in with
+// permission for the source and its events with that for one who may read all.
+func (h *history) compareReaders(w *oracle, k key) {
+	events := h.eventsAbout(k)
+	byEvents, err := h.reader(append(events, w.configMaps[k].DeepCopy())).Reported(h.t.Context(), k)
+	if err != nil || len(byEvents) != 1 {
+		h.found(wrongEvent, "%v: got %v, %v by events", k, byEvents, err)
+		return
+	}
+	got, want := byEvents[0], h.byCluster(w, k, events)
+	isUnknown := got.Status == snapshot.NotKnown || got.Status == snapshot.Pending
+	if want == nil || isUnknown && h.options.ResyncPeriod == 0 {
+		return // events last for an hour, and nothing repeats them without a resync
+	}
+	counts := maps.Clone(want.Counts)
+	maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
+	isCounted := got.Status == snapshot.InSync || got.Status == snapshot.Blocked
+	if got.Status != want.Status || isCounted && !maps.Equal(got.Counts, counts) {
+		h.found(wrongEvent, "%v: by events %s %v (%s), by the cluster %s %v (%s)", k, got.Status,
+			got.Counts, got.Note, want.Status, counts, want.Note)
+	}
+	reason, _, _ := strings.Cut(got.Warning, ":")
+	isExcused := got.Status == snapshot.NoTargets && isKnownFault("F7")
+	if reason != "" && !isExcused && !w.reasons(w.configMaps[k])[reason] {
+		h.found(wrongEvent, "%v: by events %s, warning %q", k, got.Status, got.Warning)
+	}
+}
+
+// reader returns a reader of the plug-in on a cluster with these objects.
+func (h *history) reader(objects []runtime.Object) *snapshot.Reader {
+	rules := plan.NewRules(&h.options.Options)
+	return &snapshot.Reader{Client: fake.NewClientset(objects...), Rules: rules}
+}
+
+// eventsAbout returns the events about a source that the API server still has.
+func (h *history) eventsAbout(k key) (events []runtime.Object) {
+	normal := []string{plan.ReasonMirrored, plan.ReasonHeld, plan.ReasonRestored}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, e := range h.events {
+		if e.about != k || time.Since(e.at) >= time.Hour {
+			continue
+		}
+		kind := corev1.EventTypeWarning
+		if slices.Contains(normal, e.reason) {
+			kind = corev1.EventTypeNormal
+		}
+		events = append(events, &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: fmt.Sprint("e", i),
+				ResourceVersion: fmt.Sprint(i + 1), Annotations: e.annotations},
+			InvolvedObject: corev1.ObjectReference{Namespace: k.Namespace, Name: k.Name},
+			Type:           kind, Reason: e.reason, Message: e.note,
+			ReportingController: "mirror-controller",
+		})
+	}
+	return events
+}
+
+// byCluster returns the status of a source as the plug-in makes it of all
+// objects; nil: it does not list the source.
+func (h *history) byCluster(w *oracle, k key, events []runtime.Object) *snapshot.Source {
+	all := slices.Clone(events)
+	for other, cm := range w.configMaps {
+		if other.Name == k.Name {
+			all = append(all, cm.DeepCopy())
+		}
+	}
+	for _, ns := range w.namespaces {
+		all = append(all, ns.DeepCopy())
+	}
+	reader := h.reader(all)
+	snap, err := reader.Read(h.t.Context(), k.Name)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	reports, err := reader.Reports(h.t.Context(), k.Namespace)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, s := range snap.Sources(k.Namespace) {
+		if s.Key() == k {
+			s.Learn(reports[k])
+			return s
+		}
+	}
+	return nil
+}
