@@ -10,11 +10,11 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestAdmissionAndImmutableCopies: a webhook alters a copy that is created, in
+// TestC68AdmissionAndImmutableCopies: a webhook alters a copy that is created, in
 // what only another deletion and creation could change. What was created stays,
-// as where admission alters a copy that can be updated. Fault F3.
-func TestAdmissionAndImmutableCopies(t *testing.T) {
-	skipKnownFault(t)
+// also when somebody edits it, and over resyncs. Other content of the source has
+// it deleted and created again, once.
+func TestC68AdmissionAndImmutableCopies(t *testing.T) {
 	for name, tc := range map[string]struct {
 		source *corev1.ConfigMap
 		alter  plantest.Option
@@ -28,16 +28,28 @@ func TestAdmissionAndImmutableCopies(t *testing.T) {
 			time.Sleep(time.Minute)
 			s.wantCopy("team-000", "value")
 			uid := s.copyUIDs()["team-000"]
-			deletions := s.CountAll("team-000", "delete")
-			time.Sleep(time.Hour)
-			if n := s.CountAll("team-000", "delete") - deletions; n > 0 {
-				t.Errorf("got %d deletions in an hour of what was created, want none", n)
+			stays := func(deletions int) {
+				t.Helper()
+				time.Sleep(time.Minute)
+				s.edit("team-000", plantest.Annotation("theirs", s.version()))
+				time.Sleep(time.Hour)
+				if n := s.CountAll("team-000", "delete"); n != deletions {
+					t.Errorf("got %d deletions of what was created, want %d", n, deletions)
+				}
+				s.wantNote(plan.ReasonWriteFailed, "admission")
+				s.wantMetric(1, "mirror_copies", "rejected")
 			}
+			stays(0)
 			if got := s.copyUIDs()["team-000"]; got != uid {
 				t.Errorf("got the object %q, want what was created, %q", got, uid)
 			}
-			s.wantNote(plan.ReasonWriteFailed, "admission")
-			s.wantMetric(1, "mirror_copies", "rejected")
+			for i, content := range []string{"new", "value"} {
+				s.remove("platform") // an immutable source cannot be edited
+				changed := tc.source.DeepCopy()
+				data(content)(changed)
+				s.write(changed)
+				stays(i + 1)
+			}
 		}))
 	}
 }

@@ -93,10 +93,15 @@ func (r *record) awaitsOwnWrite(f *facts) *condition {
 	return &condition{until: end, stands: stands}
 }
 
-// madeByAdmission holds while the object in the way is what admission made of
-// our own write. An object that is being deleted is in the way, whoever made it.
+// madeByAdmission holds while the object there is what admission made of our own
+// write, if nothing but a deletion could bring the content of that write in: the
+// object counts as foreign, or it is immutable. Nothing is taken back, and the
+// answer would be the same. An object that is being deleted is in the way,
+// whoever made it.
 func (r *record) madeByAdmission(f *facts) *condition {
-	if f.change.State != plan.StateForeign || !r.hasAltered(f.have) {
+	isForeign := f.change.State == plan.StateForeign
+	isSameAgain := f.change.Op == plan.OpRecreate && r.retry.altered.content == contentOf(f.change.Source)
+	if !r.hasAltered(f.have) || !isForeign && !isSameAgain {
 		return nil
 	}
 	return &condition{stands: r.asLastTried(f.decided())}
@@ -104,7 +109,7 @@ func (r *record) madeByAdmission(f *facts) *condition {
 
 // hasAltered reports whether have is what admission made of our own write.
 func (r *record) hasAltered(have *corev1.ConfigMap) bool {
-	return have != nil && have.UID != "" && have.UID == r.retry.altered && have.DeletionTimestamp == nil
+	return have != nil && have.UID != "" && have.UID == r.retry.altered.uid && have.DeletionTimestamp == nil
 }
 
 // hasNothingToDo holds while the target is in sync, or is to stay as it is.

@@ -32,10 +32,6 @@ var knownFaults = []fault{
 		"TestSlowEventsHoldUpNoOtherNamespace",
 		"TestSlowEventsSendNoOldText",
 	}},
-	{"F3", "A copy that admission makes immutable, or alters while it is immutable, is deleted " +
-		"and created again each minute.", []string{
-		"TestAdmissionAndImmutableCopies",
-	}},
 	{"F4", "Each edit of an object in the place of a copy takes memory, which only a fan-out of " +
 		"the name gives back.", []string{
 		"TestEditsTakeNoMemory",

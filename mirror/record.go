@@ -107,14 +107,20 @@ type retry struct {
 	// standing is what the last try showed. The cache may not show it, as with a
 	// foreign object. StateNone: it showed nothing.
 	standing standing
-	// altered is the UID of an object that admission made of our own write: it is
-	// the copy, and not in the way of one.
-	altered types.UID
+	// altered is what admission made of our own write: it is the copy, and not in
+	// the way of one.
+	altered altered
 
 	// What the last try was about. A change of it ends the wait.
 	content content
 	have    string // the resourceVersion of the object there
 	stored  string // the resourceVersion of the object that was stored
+}
+
+// altered names an object that admission made of our own write.
+type altered struct {
+	uid     types.UID
+	content content // of the write
 }
 
 const (
@@ -213,7 +219,7 @@ func (r *record) failed(res *result, have *corev1.ConfigMap, now time.Time) {
 		have = nil
 	}
 	if res.stored != nil {
-		r.retry.altered = res.stored.UID
+		r.retry.altered = altered{uid: res.stored.UID, content: contentOf(res.change.Source)}
 	}
 	r.retry.standing = r.standingAfter(res, now)
 	if res.outcome == outcome.Foreign {

@@ -76,7 +76,7 @@ func TestDecideAtATarget(t *testing.T) {
 	metBefore.retry.standing.owner = base
 	once := failing(blue, outcome.Conflict, 1, 7*s, standing{})
 	altered := failing(blue, outcome.Rejected, 1, 7*s, refused)
-	altered.retry.altered = have.UID
+	altered.retry.altered.uid = have.UID
 	fought := func(s *plan.Source, inRow int, ago time.Duration) record {
 		return record{repairs: repairs{inRow: inRow, last: epoch.Add(-ago)}}.with(s)
 	}
@@ -340,6 +340,45 @@ func TestAlteredStaysRejected(t *testing.T) {
 			got, _, _ := own.decided(&facts{have: have, change: foreign, version: "9", now: epoch.Add(time.Hour)})
 			if got != tc.want {
 				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestAlteredIsCreatedAgainForOtherContent: admission made an object of our own
+// write immutable. Other content brings a re-creation, also if the first try of
+// that failed.
+func TestAlteredIsCreatedAgainForOtherContent(t *testing.T) {
+	blue, green := parsed(sourceIn("platform")), parsed(sourceIn("platform", data("green")))
+	have := plantest.ConfigMap("team-a", "settings")
+	recreate := func(s *plan.Source) plan.Change {
+		return plan.Change{Op: plan.OpRecreate, Source: s, Have: have, State: plan.StatePending, Owner: s.Key}
+	}
+	known := record{}
+	known.failed(&result{
+		change:  recreate(blue),
+		outcome: outcome.Rejected,
+		err:     outcome.ErrAltered,
+		stored:  have,
+		began:   epoch,
+	}, nil, epoch)
+	afterAConflict := known
+	conflict := &result{change: recreate(green), outcome: outcome.Conflict, err: errAway, began: epoch}
+	afterAConflict.failed(conflict, have, epoch)
+	for name, tc := range map[string]struct {
+		known record
+		s     *plan.Source
+		act   bool
+	}{
+		"the same content":                {known, blue, false},
+		"other content":                   {known, green, true},
+		"other content, after a conflict": {afterAConflict, green, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := tc.known
+			later := &facts{have: have, change: recreate(tc.s), version: "9", now: epoch.Add(time.Hour)}
+			if stands, act, _ := own.decided(later); act != tc.act {
+				t.Errorf("got act %v, %+v, want %v", act, stands, tc.act)
 			}
 		})
 	}

@@ -244,18 +244,22 @@ func (s scene) alter(change plantest.Option) {
 	})
 }
 
-// TestC57AlteredRecreation: a webhook alters a copy that is re-created while the watch is late. The copy is repaired
-// without a resync.
+// TestC57AlteredRecreation: a webhook alters a copy that is re-created while the
+// watch is late. The copy is repaired without a resync. Of an immutable copy the
+// data stays as admission made it, see TestC68AdmissionAndImmutableCopies.
 func TestC57AlteredRecreation(t *testing.T) {
-	for name, alter := range map[string]plantest.Option{"label": unlabelled,
-		"data": data("altered")} {
+	mutable := func(*corev1.ConfigMap) {}
+	for name, tc := range map[string]struct{ source, alter plantest.Option }{
+		"label": {plantest.Immutable, unlabelled},
+		"data":  {mutable, data("altered")},
+	} {
 		objects := append(teams(1, "team-"), source(plantest.Immutable))
 		t.Run(name, inScene(objects, func(t *testing.T, s scene) {
 			time.Sleep(time.Second)
 			s.Hook(func(h *apitest.Hooks) { h.Lags = func(string) time.Duration { return 300 * time.Millisecond } })
-			s.alter(alter)
+			s.alter(tc.alter)
 			s.remove("platform")
-			s.write(source(plantest.Immutable, data("new")))
+			s.write(source(tc.source, data("new")))
 			time.Sleep(2 * time.Second)
 			s.alter(func(*corev1.ConfigMap) {})
 			time.Sleep(2 * time.Minute)
