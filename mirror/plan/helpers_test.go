@@ -71,3 +71,12 @@ func numbered(n int) (keys []string) {
 	}
 	return keys
 }
+
+func cms(list ...*corev1.ConfigMap) []*corev1.ConfigMap { return list }
+
+func namespaces(sources []*Source) (list []string) {
+	for _, s := range sources {
+		list = append(list, s.Key.Namespace)
+	}
+	return list
+}

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"maps"
 	"slices"
 )
 
@@ -51,9 +50,6 @@ const (
 	PausedValue      = "true"
 )
 
-// EventAnnotation returns the annotation of an event Mirrored that holds the number of targets in a state.
-func EventAnnotation(s State) string { return Domain + "/" + s.String() }
-
 // Reasons of the events on a source, and of Restored, which is on a copy. Mirrored, Held and Restored are of type
 // Normal, the others are Warnings.
 const (
@@ -71,21 +67,6 @@ const (
 	ReasonRestored          = "Restored"
 )
 
-// Blocking are the states of targets from which something keeps a source that selects them, by the reasons of events.
-var Blocking = map[string]State{
-	ReasonForeign:     StateForeign,
-	ReasonSuperseded:  StateSuperseded,
-	ReasonWriteFailed: StateRejected,
-	ReasonFight:       StateFight,
-}
-
-// Warned are the states of targets that warnings are about, by their reasons.
-var Warned = func() map[string]State {
-	all := maps.Clone(Blocking)
-	all[ReasonExpiring], all[ReasonOutOfScope] = StateExpiring, StateOutOfScope
-	return all
-}()
-
 var (
 	// sourceAnnotations narrow or hold the targets of a source.
 	sourceAnnotations = []string{PrefixAnnotation, SelectorAnnotation, RolloutAnnotation, PausedAnnotation}
@@ -100,3 +81,17 @@ var ReservedNames = []string{"kube-root-ca.crt", "openshift-service-ca.crt", "is
 
 // Reserved reports whether another controller writes a ConfigMap of this name into every namespace.
 func Reserved(name string) bool { return slices.Contains(ReservedNames, name) }
+
+// Marks of the cache are annotations. No object from the API can have them: a
+// key that begins with '/' is invalid.
+const (
+	// payloadMark is the digest of the payload.
+	payloadMark = "/payload"
+	// contentMark, on an object with a copied annotation, stands for that
+	// annotation and the metadata that it lists. Its value is that of contentOf.
+	contentMark = "/content"
+	// selfMark stands for a copy annotation that names the object itself.
+	selfMark = "/self"
+	// othersMark stands for metadata of other people.
+	othersMark = "/others"
+)

@@ -95,8 +95,6 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-func quote(s string) string { return fmt.Sprintf("%q", s) }
-
 // validNamespace reports whether name is an RFC 1123 label, as validation.IsDNS1123Label, which is slow, does.
 func validNamespace(name string) bool {
 	if name == "" || len(name) > validation.DNS1123LabelMaxLength || name[0] == '-' || name[len(name)-1] == '-' {

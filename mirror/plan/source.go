@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -59,17 +58,6 @@ func (r *Rules) ParseSource(cm *corev1.ConfigMap) *Source {
 		ExcludedBySelector: quoteAnnotation(cm, SelectorAnnotation),
 	}
 	return s
-}
-
-// maxQuoted is how many bytes of a value a text quotes.
-const maxQuoted = 200
-
-// quoteAnnotation returns an annotation as key="value"; empty if there is none.
-func quoteAnnotation(cm *corev1.ConfigMap, key string) string {
-	if value, found := cm.Annotations[key]; found {
-		return fmt.Sprintf("%s=%q", key, Clip(value, maxQuoted))
-	}
-	return ""
 }
 
 // sizeOf returns the size of the keys and values of a map, in bytes.
@@ -181,78 +169,4 @@ func (s *Source) Hold() (by, remedy string) {
 		return by + ", which wins over " + quoteAnnotation(s.ConfigMap, RolloutAnnotation), "remove both annotations"
 	}
 	return by, "remove the annotation"
-}
-
-// Unclaimed is why no source claims a copy, as it was judged.
-type Unclaimed struct {
-	Rule       Exclusion
-	Annotation string // of the source, by which Rule excludes the namespace, as key="value"
-}
-
-// unclaimed returns why s, nil if it is gone, has no copy in the namespace. scope is the scope of that copy.
-func (r *Rules) unclaimed(s *Source, scope Exclusion, ns *corev1.Namespace) Unclaimed {
-	switch {
-	case scope != NotExcluded:
-		return Unclaimed{Rule: scope}
-	case s == nil:
-		return Unclaimed{Rule: SourceGone}
-	}
-	return s.unclaimedBy(r.Exclusion(s, ns))
-}
-
-// StillHolds reports whether no source claims a copy for this reason, perhaps beside others. source is the one of the
-// copy; nil: it is gone.
-func (r *Rules) StillHolds(u Unclaimed, source *Source, ns *corev1.Namespace) bool {
-	if source == nil || u.Rule == SourceGone {
-		return source == nil && u.Rule == SourceGone
-	}
-	return u == source.unclaimedBy(u.Rule) && !exclusions[u.Rule].holds(at{r, source, ns})
-}
-
-func (s *Source) unclaimedBy(rule Exclusion) Unclaimed { return Unclaimed{rule, s.quoted[rule]} }
-
-// compareSources orders sources of one name, the winner first. A tenant must not outrank the platform by being older.
-func compareSources(a, b *Source) int {
-	return cmp.Or(
-		cmp.Compare(a.rank, b.rank),
-		a.ConfigMap.CreationTimestamp.Compare(b.ConfigMap.CreationTimestamp.Time),
-		strings.Compare(a.Key.Namespace, b.Key.Namespace),
-	)
-}
-
-// View is everything about the sources of one name that the decision about a target depends on.
-type View struct {
-	Sources    []*Source // those that the flags allow, the winner first
-	OutOfScope []*Source // the ConfigMaps that ask to be mirrored and that the flags do not allow
-}
-
-// NewView sorts parsed sources of one name into a view.
-func NewView(sources []*Source) *View {
-	v := &View{}
-	for _, s := range slices.SortedFunc(slices.Values(sources), compareSources) {
-		if s.OutOfScope {
-			v.OutOfScope = append(v.OutOfScope, s)
-		} else {
-			v.Sources = append(v.Sources, s)
-		}
-	}
-	return v
-}
-
-// All returns the sources of the view, also those out of scope.
-func (v *View) All() []*Source {
-	if len(v.OutOfScope) == 0 {
-		return v.Sources
-	}
-	return slices.Concat(v.Sources, v.OutOfScope)
-}
-
-// Find returns the source with this key, also one that is out of scope, or nil.
-func (v *View) Find(key types.NamespacedName) *Source {
-	for _, s := range v.All() {
-		if s.Key == key {
-			return s
-		}
-	}
-	return nil
 }

@@ -8,33 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Marks of the cache are annotations. No object from the API can have them: a
-// key that begins with '/' is invalid.
-const (
-	// payloadMark is the digest of the payload.
-	payloadMark = "/payload"
-	// contentMark, on an object with a copied annotation, stands for that
-	// annotation and the metadata that it lists. Its value is that of contentOf.
-	contentMark = "/content"
-	// selfMark stands for a copy annotation that names the object itself.
-	selfMark = "/self"
-	// othersMark stands for metadata of other people.
-	othersMark = "/others"
-)
-
-// maxValue is how many bytes the value of an annotation of ours can have. The
-// longest one that the controller writes is a key: 63 and 253 bytes and a '/'.
-const maxValue = 600
-
-// valueOf returns an annotation of ours. One above maxValue counts as absent:
-// somebody else has written it.
-func valueOf(cm *corev1.ConfigMap, key string) (value string, found bool) {
-	if value, found = cm.Annotations[key]; len(value) > maxValue {
-		return "", false
-	}
-	return value, found
-}
-
 // Strip prepares a ConfigMap for the cache. A source keeps its payload. Anything
 // else keeps digests in place of its payload and of the copied metadata, our own
 // keys, and a mark if there is metadata of other people. So nothing that a
@@ -86,16 +59,6 @@ func (r *Rules) hasOthers(cm *corev1.ConfigMap) bool {
 		len(cm.Labels) > ourLabels || len(cm.Annotations) > ours
 }
 
-// count returns how many of these keys, which differ, m has.
-func count(m map[string]string, keys ...string) (n int) {
-	for _, k := range keys {
-		if _, ok := m[k]; ok {
-			n++
-		}
-	}
-	return n
-}
-
 // HasOthers reports whether have, as the cache holds it, has metadata of other people.
 func HasOthers(have *corev1.ConfigMap) bool {
 	_, others := have.Annotations[othersMark]
@@ -113,18 +76,20 @@ func StripNamespace(ns *corev1.Namespace) {
 	ns.Status.Conditions = nil
 }
 
-// only returns the entries of m with these keys; nil if there are none.
-func only(m map[string]string, keys ...string) (out map[string]string) {
-	for _, k := range keys {
-		if v, ok := m[k]; ok {
-			if out == nil {
-				out = map[string]string{}
-			}
-			out[k] = v
-		}
-	}
-	return out
-}
-
 // Intern returns s, sharing its memory with all equal strings.
 func Intern(s string) string { return unique.Make(s).Value() }
+
+// contentOf returns the checksum of everything that a ConfigMap of the API holds
+// of a source: its payload, and the metadata that its copied annotation lists.
+// It is empty if the annotation is not as the controller writes it, so that no
+// copy with such an annotation counts as in sync.
+func (r *Rules) contentOf(cm *corev1.ConfigMap) string {
+	list := cm.Annotations[CopiedAnnotation]
+	labelKeys, annotationKeys := copiedKeys(list, r.label)
+	labels := only(cm.Labels, labelKeys...)
+	annotations := only(cm.Annotations, annotationKeys...)
+	if list != copiedList(labels, annotations) {
+		return ""
+	}
+	return checksum(payloadDigest(cm), labels, annotations)
+}

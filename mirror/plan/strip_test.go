@@ -9,9 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -105,32 +103,6 @@ func TestC42StripIsIdempotent(t *testing.T) {
 		}
 		if !equality.Semantic.DeepEqual(got, want) {
 			t.Errorf("%s: got %v, want %v", name, got, want)
-		}
-	}
-}
-
-// TestC42NoObjectCanCarryTheMark: the API server refuses each mark as an annotation. An annotation that it accepts is
-// not taken for one.
-func TestC42NoObjectCanCarryTheMark(t *testing.T) {
-	refused := func(key string) bool {
-		return len(apivalidation.ValidateAnnotations(texts{key: ""}, field.NewPath("metadata", "annotations"))) > 0
-	}
-	for _, mark := range []string{payloadMark, contentMark, selfMark, othersMark} {
-		if !refused(mark) {
-			t.Errorf("got %q accepted as an annotation by the API server, want it refused", mark)
-		}
-	}
-	r, src := testRules(), plantest.Source("platform", "settings")
-	for _, key := range []string{"payload", "a/payload", "payload/payload", "mirror-controller.github.io/payload"} {
-		if refused(key) {
-			t.Errorf("got %q refused by the API server, want it accepted: it forges nothing", key)
-		}
-		have := plantest.Copy(r, src, "team-a", plantest.Data("key", "edited"),
-			plantest.Annotation(key, string(payloadDigest(src))))
-		want := payloadDigest(&corev1.ConfigMap{Data: have.Data})
-		r.Strip(have)
-		if got := payloadDigest(have); got != want || have.Data != nil {
-			t.Errorf("%s: got digest %x, data %v, want digest %x of its content", key, got, have.Data, want)
 		}
 	}
 }

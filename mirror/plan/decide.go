@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"iter"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -18,47 +20,6 @@ const (
 )
 
 func (o Op) String() string { return [...]string{"none", "create", "update", "recreate", "delete"}[o] }
-
-// State is the state of a source at one target. [Rules.Decide] returns it, but for StateSuperseded of the other sources
-// that select a target, and for StateRejected and StateFight, which come of writes.
-type State int
-
-// The states.
-const (
-	StateNone       State = iota // no copy is wanted there
-	StateSynced                  // the copy is in sync
-	StatePending                 // the copy is out of sync, and something is to be done
-	StateForeign                 // a foreign object, or one that is being deleted, is in the way
-	StateSuperseded              // another source of that name wins the target
-	StateRejected                // the API server rejects the copy
-	StateFrozen                  // an annotation of the source is malformed or not known: the copy stays as it is
-	StateOutOfScope              // the copy is out of scope of the flags and stays as it is
-	StateFight                   // another client keeps changing the copy
-	StateExpiring                // no source claims the copy: it is deleted at the end of the deletion grace
-	StateHeld                    // an annotation of the source holds the target: it stays as it is
-	States                       // the number of states
-)
-
-var states = [States]string{"none", "synced", "pending", "foreign", "superseded", "rejected", "frozen", "out_of_scope",
-	"fight", "expiring", "held"}
-
-func (s State) String() string { return states[s] }
-
-// Metric returns the value of the label of mirror_copies; empty if copies in this state are not counted.
-func (s State) Metric() string {
-	switch s {
-	case StateNone:
-		return ""
-	case StateFight:
-		return StatePending.String()
-	}
-	return s.String()
-}
-
-// IsProblem reports whether the owner of the source needs to know of the targets in this state.
-func (s State) IsProblem() bool {
-	return s == StateForeign || s == StateRejected || s == StateOutOfScope || s == StateFight
-}
 
 // Target is one place for a copy.
 type Target struct {
@@ -81,6 +42,23 @@ type Change struct {
 	Note      string    // what is in the way (StateForeign), or why the copy is out of scope (StateOutOfScope)
 	Adoptable bool      // the owner of the object in the way can hand it over
 	Withheld  Op        // what is done once the hold ends, if State is StateHeld
+}
+
+// TargetNamespaces returns the namespaces in which there may be something to decide about a name: those that the flags
+// allow, if the name has a source, and those that have an object of the name.
+func (r *Rules) TargetNamespaces(v *View, namespaces, objects iter.Seq[string]) map[string]bool {
+	targets := map[string]bool{}
+	for namespace := range objects {
+		targets[namespace] = true
+	}
+	if len(v.Sources) > 0 {
+		for namespace := range namespaces {
+			if r.AllowsTarget(namespace) {
+				targets[namespace] = true
+			}
+		}
+	}
+	return targets
 }
 
 // Decide returns the change at a target that brings it in sync with the sources of its name. It does not change its
@@ -216,30 +194,4 @@ func (r *Rules) StillUnwanted(c Change, v *View, source *corev1.ConfigMap, ns *c
 	}
 	return source == nil || !r.AsksToBeMirrored(source) ||
 		v.Find(c.CopyOf) != nil && !r.claims(r.ParseSource(source), ns, c.CopyOf) // else the cache is behind
-}
-
-// Causes of a repair, the values of the label of mirror_repairs_total.
-const (
-	CauseDeleted    = "deleted"
-	CauseEdited     = "edited"
-	CauseUnlabelled = "unlabelled"
-	CauseMetadata   = "metadata"
-)
-
-// RepairCause returns what another client did to the copy that the change restores; empty if the copy is new or the
-// source has changed. wasSynced says that the copy was in sync with this content before.
-func (r *Rules) RepairCause(c Change, wasSynced bool) string {
-	switch {
-	case c.Op == OpCreate && wasSynced:
-		return CauseDeleted
-	case c.Have == nil || c.Source == nil || !wasSynced && MarksOf(c.Have).Source != c.Source.Key:
-		return ""
-	case !wasSynced && c.Have.Annotations[ChecksumAnnotation] != c.Source.Checksum && r.MatchesChecksum(c.Have):
-		return "" // the copy holds a former content
-	case c.Have.Labels[r.label] != CopyValue:
-		return CauseUnlabelled
-	case payloadDigest(c.Have) != c.Source.payload:
-		return CauseEdited
-	}
-	return CauseMetadata
 }

@@ -1,0 +1,47 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+)
+
+// count returns how many of these keys, which differ, m has.
+func count(m map[string]string, keys ...string) (n int) {
+	for _, k := range keys {
+		if _, ok := m[k]; ok {
+			n++
+		}
+	}
+	return n
+}
+
+// only returns the entries of m with these keys; nil if there are none.
+func only(m map[string]string, keys ...string) (out map[string]string) {
+	for _, k := range keys {
+		if v, ok := m[k]; ok {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// without removes the entries of m with these keys.
+func without(m map[string]string, keys []string) {
+	maps.DeleteFunc(m, func(key, _ string) bool { return slices.Contains(keys, key) })
+}
+
+// merged adds the entries of more to base, which may be nil, and returns base.
+func merged(base, more map[string]string) map[string]string {
+	if base == nil {
+		base = map[string]string{}
+	}
+	maps.Copy(base, more)
+	return base
+}
+
+func containsAll(have, want map[string]string) bool {
+	return maps.Equal(only(have, slices.Collect(maps.Keys(want))...), want)
+}
