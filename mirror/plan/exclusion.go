@@ -8,78 +8,155 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Exclusion is the first rule that keeps a source from a namespace.
+// Exclusion is a rule by which a source has no copy in a namespace. The table
+// exclusions has everything that depends on the rule.
 type Exclusion int
 
-// The rules, in the order in which they are asked.
+// The rules, in the order in which they are asked: the first one that applies is
+// the reason that users read.
 const (
-	NotExcluded                 Exclusion = iota
-	SourceGone                            // no ConfigMap of that key asks to be mirrored
-	ExcludedSource                        // the source is out of scope of the flags, has a reserved name, or is frozen
-	ExcludedName                          // --namespace-prefix does not allow the namespace
-	ExcludedExplicitly                    // --exclude-namespace names the namespace
-	ExcludedByPrefix                      // by the annotation of the source
-	ExcludedTerminating                   // the namespace is being deleted
-	ExcludedByOptOut                      // by the label of the namespace
-	ExcludedBySelector                    // by the annotation of the source
-	ExcludedByNamespaceSelector           // by the flag
-	ExcludedOwn                           // the namespace is that of the source
+	NotExcluded Exclusion = iota
+	SourceGone
+	ExcludedSource
+	ExcludedReserved
+	ExcludedFrozen
+	ExcludedName
+	ExcludedExplicitly
+	ExcludedByPrefix
+	ExcludedTerminating
+	ExcludedByOptOut
+	ExcludedBySelector
+	ExcludedByNamespaceSelector
+	ExcludedOwn
 )
 
-// at is a source and a namespace, to be judged by the rules. The rules of flags need no source.
-type at struct {
-	r  *Rules
-	s  *Source
-	ns *corev1.Namespace
+// placement is a source and a namespace that may get its copy.
+type placement struct {
+	rules     *Rules
+	source    *Source
+	namespace *corev1.Namespace
 }
 
-// exclusions has, of each rule by which a source has a copy in a namespace: whether it holds, why there is no copy
-// where it does not hold, and what its owner can do about that.
+const otherFlags = "start the controller with other flags"
+
+// exclusions are the rules. In their texts {label} stands for the key of the
+// mirror label, and {annotation} for the annotation of the source, as
+// key="value".
 var exclusions = [...]struct {
-	holds       func(at) bool
+	// allows reports whether the rule lets the source have a copy in the
+	// namespace. Nil: the rule is about a source that is gone.
+	allows func(placement) bool
+	// why and remedy explain a namespace without a copy.
 	why, remedy string
+	// isScope is set if the flags rule the copy out: a copy that no source claims
+	// is out of scope then, and stays.
+	isScope bool
+	// annotation is the key of the source's annotation that the rule is about.
+	annotation string
+	// by names what rules namespaces out, in the text about a source without any
+	// target. Empty: the rule needs a sentence of its own there.
+	by string
+	// byLabels is set if other labels of a namespace change the answer.
+	byLabels bool
 }{
-	SourceGone: {nil, "the source is deleted, or has lost its label {label}=true",
-		"create the source again, or label it again"},
-	ExcludedSource: {func(a at) bool { return !a.s.OutOfScope && !a.s.Reserved && a.s.Frozen == nil },
-		"--source-namespace does not allow the source", "start the controller with other flags"},
-	ExcludedName: {func(a at) bool { return hasAnyPrefix(a.ns.Name, a.r.prefixes) },
-		"--namespace-prefix does not allow the namespace", "start the controller with other flags"},
-	ExcludedExplicitly: {func(a at) bool { return !matchKey(a.r.opts.ExcludeNamespaces, a.ns.Name) },
-		"--exclude-namespace names the namespace", "start the controller with other flags"},
-	ExcludedByPrefix: {func(a at) bool { return a.s.prefixes == nil || hasAnyPrefix(a.ns.Name, a.s.prefixes) },
-		"the source's annotation {annotation} rules the namespace out", "correct the annotation namespace-prefix"},
-	ExcludedTerminating: {func(a at) bool { return !Terminating(a.ns) },
-		"the namespace is being deleted", "create it again when it is gone"},
-	ExcludedByOptOut: {func(a at) bool { return a.ns.Labels[a.r.label] != OptOutValue },
-		"the namespace has the label {label}=false", "remove that label"},
-	ExcludedBySelector: {func(a at) bool { return a.s.selector.Matches(labels.Set(a.ns.Labels)) },
-		"the source's annotation {annotation} does not match the namespace",
-		"correct the annotation namespace-selector, or the labels of the namespace"},
-	ExcludedByNamespaceSelector: {func(a at) bool { return a.r.selector.Matches(labels.Set(a.ns.Labels)) },
-		"the controller's --namespace-selector does not match the namespace", "correct the labels of the namespace"},
-	ExcludedOwn: {func(a at) bool { return a.ns.Name != a.s.Key.Namespace },
-		"the namespace is that of the source", "have the source select another namespace, or move it"},
+	SourceGone: {
+		why:    "the source is deleted, or has lost its label {label}=true",
+		remedy: "create the source again, or label it again",
+	},
+	ExcludedSource: {
+		allows:  func(p placement) bool { return !p.source.OutOfScope },
+		why:     "--source-namespace does not allow the source",
+		remedy:  otherFlags,
+		isScope: true,
+	},
+	ExcludedReserved: {
+		allows: func(p placement) bool { return !p.source.Reserved },
+		why:    "another controller writes a ConfigMap of this name into every namespace",
+		remedy: "give the source another name",
+	},
+	ExcludedFrozen: {
+		allows: func(p placement) bool { return p.source.Frozen == nil },
+		why:    "an annotation of the source is malformed or not known",
+		remedy: "correct the annotation",
+	},
+	ExcludedName: {
+		allows:  func(p placement) bool { return hasAnyPrefix(p.namespace.Name, p.rules.prefixes) },
+		why:     "--namespace-prefix does not allow the namespace",
+		remedy:  otherFlags,
+		isScope: true,
+	},
+	ExcludedExplicitly: {
+		allows: func(p placement) bool {
+			return !matchKey(p.rules.opts.ExcludeNamespaces, p.namespace.Name)
+		},
+		why:     "--exclude-namespace names the namespace",
+		remedy:  otherFlags,
+		isScope: true,
+	},
+	ExcludedByPrefix: {
+		allows: func(p placement) bool {
+			return p.source.prefixes == nil || hasAnyPrefix(p.namespace.Name, p.source.prefixes)
+		},
+		why:        "the source's annotation {annotation} rules the namespace out",
+		remedy:     "correct the annotation namespace-prefix",
+		annotation: PrefixAnnotation,
+		by:         "the source's annotation {annotation}",
+	},
+	ExcludedTerminating: {
+		allows: func(p placement) bool { return !Terminating(p.namespace) },
+		why:    "the namespace is being deleted",
+		remedy: "create it again when it is gone",
+	},
+	ExcludedByOptOut: {
+		allows:   func(p placement) bool { return p.namespace.Labels[p.rules.label] != OptOutValue },
+		why:      "the namespace has the label {label}=false",
+		remedy:   "remove that label",
+		by:       "its label {label}=false",
+		byLabels: true,
+	},
+	ExcludedBySelector: {
+		allows: func(p placement) bool {
+			return p.source.selector.Matches(labels.Set(p.namespace.Labels))
+		},
+		why:        "the source's annotation {annotation} does not match the namespace",
+		remedy:     "correct the annotation namespace-selector, or the labels of the namespace",
+		annotation: SelectorAnnotation,
+		by:         "the source's annotation {annotation}",
+		byLabels:   true,
+	},
+	ExcludedByNamespaceSelector: {
+		allows: func(p placement) bool {
+			return p.rules.selector.Matches(labels.Set(p.namespace.Labels))
+		},
+		why:     "the controller's --namespace-selector does not match the namespace",
+		remedy:  "correct the labels of the namespace",
+		isScope: true,
+	},
+	ExcludedOwn: {
+		allows: func(p placement) bool { return p.namespace.Name != p.source.Key.Namespace },
+		why:    "the namespace is that of the source",
+		remedy: "have the source select another namespace, or move it",
+	},
 }
 
 // Exclusion returns what keeps the source from the namespace.
 func (r *Rules) Exclusion(s *Source, ns *corev1.Namespace) Exclusion {
-	for e := ExcludedSource; e <= ExcludedOwn; e++ {
-		if !exclusions[e].holds(at{r, s, ns}) {
-			return e
-		}
-	}
-	return NotExcluded
+	return placement{r, s, ns}.excludedBy(false)
 }
 
-// Scope returns the flag that rules out copies of this source, which may be gone, in the namespace: [ExcludedSource],
-// [ExcludedName], [ExcludedExplicitly] or [ExcludedByNamespaceSelector]; [NotExcluded] if they are in scope.
+// Scope returns the flag that rules out copies of this source, which may be gone,
+// in the namespace; [NotExcluded] if they are in scope.
 func (r *Rules) Scope(source types.NamespacedName, ns *corev1.Namespace) Exclusion {
-	if !r.AllowsSource(source.Namespace) {
-		return ExcludedSource
-	}
-	for _, e := range [...]Exclusion{ExcludedName, ExcludedExplicitly, ExcludedByNamespaceSelector} {
-		if !exclusions[e].holds(at{r, nil, ns}) {
+	s := &Source{Key: source, OutOfScope: !r.AllowsSource(source.Namespace)}
+	return placement{r, s, ns}.excludedBy(true)
+}
+
+// excludedBy returns the first rule, or the first flag, that does not allow the
+// copy.
+func (p placement) excludedBy(flagsOnly bool) Exclusion {
+	for e := ExcludedSource; int(e) < len(exclusions); e++ {
+		x := &exclusions[e]
+		if (x.isScope || !flagsOnly) && !x.allows(p) {
 			return e
 		}
 	}
@@ -91,13 +168,17 @@ func Terminating(ns *corev1.Namespace) bool {
 	return ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating
 }
 
-// Unclaimed is why no source claims a copy, as it was judged.
+// Unclaimed is why no source claims a copy, as it was judged. The source may have
+// changed since.
 type Unclaimed struct {
-	Rule       Exclusion
-	Annotation string // of the source, by which Rule excludes the namespace, as key="value"
+	Rule Exclusion
+	// Annotation is the annotation of the source by which Rule excludes the
+	// namespace, as key="value"; empty if Rule is about something else.
+	Annotation string
 }
 
-// unclaimed returns why s, nil if it is gone, has no copy in the namespace. scope is the scope of that copy.
+// unclaimed returns why s, nil if it is gone, has no copy in the namespace. scope
+// is the scope of that copy.
 func (r *Rules) unclaimed(s *Source, scope Exclusion, ns *corev1.Namespace) Unclaimed {
 	switch {
 	case scope != NotExcluded:
@@ -108,24 +189,32 @@ func (r *Rules) unclaimed(s *Source, scope Exclusion, ns *corev1.Namespace) Uncl
 	return s.unclaimedBy(r.Exclusion(s, ns))
 }
 
-// StillHolds reports whether no source claims a copy for this reason, perhaps beside others. source is the one of the
-// copy; nil: it is gone.
+// StillHolds reports whether no source claims a copy for this reason, perhaps
+// beside others. source is the one of the copy; nil: it is gone.
 func (r *Rules) StillHolds(u Unclaimed, source *Source, ns *corev1.Namespace) bool {
 	if source == nil || u.Rule == SourceGone {
 		return source == nil && u.Rule == SourceGone
 	}
-	return u == source.unclaimedBy(u.Rule) && !exclusions[u.Rule].holds(at{r, source, ns})
+	return u == source.unclaimedBy(u.Rule) && !exclusions[u.Rule].allows(placement{r, source, ns})
 }
 
-func (s *Source) unclaimedBy(rule Exclusion) Unclaimed { return Unclaimed{rule, s.quoted[rule]} }
+func (s *Source) unclaimedBy(rule Exclusion) Unclaimed {
+	return Unclaimed{rule, s.quoted[exclusions[rule].annotation]}
+}
 
-// Explain returns why no source claims a copy, and how its owner can keep it or get it back.
+// Explain returns why no source claims a copy, and how its owner can keep it or
+// get it back.
 func (r *Rules) Explain(u Unclaimed) (why, remedy string) {
-	x := exclusions[u.Rule]
-	return strings.NewReplacer("{label}", r.label, "{annotation}", u.Annotation).Replace(x.why), x.remedy
+	x := &exclusions[u.Rule]
+	return r.fill(x.why, u), x.remedy
 }
 
 // ExplainExclusion is [Rules.Explain] of what keeps the source from the namespace.
 func (r *Rules) ExplainExclusion(s *Source, ns *corev1.Namespace) (why, remedy string) {
 	return r.Explain(s.unclaimedBy(r.Exclusion(s, ns)))
+}
+
+// fill fills in the places of a text of exclusions.
+func (r *Rules) fill(text string, u Unclaimed) string {
+	return strings.NewReplacer("{label}", r.label, "{annotation}", u.Annotation).Replace(text)
 }

@@ -37,12 +37,12 @@ func TestExclusion(t *testing.T) {
 		"C31 opted out":                {testRules(), source(selector("tier=gold")), optedOut, ExcludedByOptOut},
 		"C31 label of another value":   {testRules(), source(), unlike, NotExcluded},
 		"C31 the default label of old": {relabelled, source(), optedOut, NotExcluded},
-		"C05 reserved name":            {testRules(), plantest.Source("platform", "kube-root-ca.crt"), a, ExcludedSource},
+		"C05 reserved name":            {testRules(), plantest.Source("platform", "kube-root-ca.crt"), a, ExcludedReserved},
 		"C05 by OpenShift": {testRules(), plantest.Source("base", "openshift-service-ca.crt"), a,
-			ExcludedSource},
-		"C05 by Istio":                  {testRules(), plantest.Source("platform", "istio-ca-root-cert"), a, ExcludedSource},
+			ExcludedReserved},
+		"C05 by Istio":                  {testRules(), plantest.Source("platform", "istio-ca-root-cert"), a, ExcludedReserved},
 		"C05 much like a reserved name": {testRules(), plantest.Source("platform", "kube-root-ca"), a, NotExcluded},
-		"C31 frozen":                    {testRules(), source(prefix("team-a,Team")), a, ExcludedSource},
+		"C31 frozen":                    {testRules(), source(prefix("team-a,Team")), a, ExcludedFrozen},
 		"C09 narrowed to a whole name":  {testRules(), source(prefix("team-a")), plantest.Namespace("team-ab"), NotExcluded},
 		"narrowed to another": {testRules(), source(selector("tier=gold"), prefix("team-b")),
 			gold, ExcludedByPrefix},
@@ -54,9 +54,26 @@ func TestExclusion(t *testing.T) {
 		"C47 a selector at its limit": {testRules(), source(selector(strings.Repeat("!a,", 1364) + "!bcd")), bare,
 			NotExcluded},
 	} {
-		s := tc.rules.ParseSource(tc.src)
-		if got := tc.rules.Exclusion(s, tc.ns); got != tc.want {
-			t.Errorf("%s: got %d, want %d", name, got, tc.want)
+		t.Run(name, func(t *testing.T) {
+			s := tc.rules.ParseSource(tc.src)
+			if got := tc.rules.Exclusion(s, tc.ns); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestEachExclusionHasTexts: a rule that is added has a cause and a remedy.
+func TestEachExclusionHasTexts(t *testing.T) {
+	r := testRules()
+	for e := SourceGone; int(e) < len(exclusions); e++ {
+		u := Unclaimed{Rule: e, Annotation: `key="value"`}
+		why, remedy := r.Explain(u)
+		if why == "" || remedy == "" || strings.Contains(why+remedy, "{") {
+			t.Errorf("rule %d: got %q, %q", e, why, remedy)
+		}
+		if named := strings.Contains(why, u.Annotation); named != (exclusions[e].annotation != "") {
+			t.Errorf("rule %d: got in %q the annotation %v", e, why, named)
 		}
 	}
 }

@@ -64,6 +64,10 @@ func TestC55ExplainExcluded(t *testing.T) {
 		"its end": {plantest.Source("platform", "s"), []*corev1.Namespace{ending, other}, unusable, another},
 		"its end, and an opt-out": {plantest.Source("platform", "s"), []*corev1.Namespace{ending, out},
 			"each that the flags allow is ruled out by its label mirror=false", "correct the labels of a namespace"},
+		"C05 a reserved name": {plantest.Source("platform", "kube-root-ca.crt"), []*corev1.Namespace{a, b},
+			"another controller writes a ConfigMap of this name into every namespace", "give the source another name"},
+		"C31 frozen": {plantest.Source("platform", "s", plantest.Annotation(PrefixAnnotation, "Team")),
+			[]*corev1.Namespace{a, out}, "an annotation of the source is malformed or not known", "correct the annotation"},
 		"three rules": {plantest.Source("platform", "s", prefix, selector),
 			[]*corev1.Namespace{a, b, plantest.Namespace("team-ab", DefaultLabel, OptOutValue)},
 			`each that the flags allow is ruled out by the source's annotation ` +
@@ -71,14 +75,16 @@ func TestC55ExplainExcluded(t *testing.T) {
 				`the source's annotation mirror-controller.github.io/namespace-selector="tier=gold"`,
 			"correct the source's annotations or the labels of a namespace"},
 	} {
-		s := r.ParseSource(test.source)
-		excluded := r.Excluded(s, slices.Values(test.namespaces))
-		if (excluded == nil) != (test.why == "") {
-			t.Errorf("%s: got excluded by %v", name, excluded)
-		}
-		why, remedy := r.ExplainExcluded(s, excluded)
-		if excluded != nil && (why != test.why || remedy != test.remedy) {
-			t.Errorf("%s: got %q, %q, want %q, %q", name, why, remedy, test.why, test.remedy)
-		}
+		t.Run(name, func(t *testing.T) {
+			s := r.ParseSource(test.source)
+			excluded := r.Excluded(s, slices.Values(test.namespaces))
+			if (excluded == nil) != (test.why == "") {
+				t.Errorf("got excluded by %v", excluded)
+			}
+			why, remedy := r.ExplainExcluded(s, excluded)
+			if excluded != nil && (why != test.why || remedy != test.remedy) {
+				t.Errorf("got %q, %q, want %q, %q", why, remedy, test.why, test.remedy)
+			}
+		})
 	}
 }

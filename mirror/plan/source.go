@@ -24,12 +24,12 @@ type Source struct {
 	Checksum   string // the value of the checksum annotation of a copy in sync
 	Bytes      int    // the size of the payload: the keys and values of data and binaryData
 
-	rank     int                  // 0 if its own namespace cannot be a target, else 1
-	prefixes []string             // of the source's annotation; nil: no annotation
-	selector labels.Selector      // of the source's annotation; matches everything if there is none
-	quoted   map[Exclusion]string // these annotations, in words
-	rollout  labels.Selector      // of the source's annotation; nil: no annotation
-	paused   bool                 // by the source's annotation
+	rank     int               // 0 if its own namespace cannot be a target, else 1
+	prefixes []string          // of the source's annotation; nil: no annotation
+	selector labels.Selector   // of the source's annotation; matches everything if there is none
+	quoted   map[string]string // these annotations by key, each as key="value"
+	rollout  labels.Selector   // of the source's annotation; nil: no annotation
+	paused   bool              // by the source's annotation
 
 	payload     digest
 	labels      map[string]string // copied
@@ -53,10 +53,6 @@ func (r *Rules) ParseSource(cm *corev1.ConfigMap) *Source {
 	s.annotations = selectCopied(cm.Annotations, r.opts.CopyAnnotations, r.label)
 	s.Checksum, s.copied = checksum(s.payload, s.labels, s.annotations), copiedList(s.labels, s.annotations)
 	s.Frozen = s.parseAnnotations()
-	s.quoted = map[Exclusion]string{
-		ExcludedByPrefix:   quoteAnnotation(cm, PrefixAnnotation),
-		ExcludedBySelector: quoteAnnotation(cm, SelectorAnnotation),
-	}
 	return s
 }
 
@@ -80,8 +76,10 @@ const maxAnnotation = 4 << 10
 // problem, the cause before the value.
 func (s *Source) parseAnnotations() error {
 	errs := []error{checkKnown(s.ConfigMap.Annotations)}
+	s.quoted = map[string]string{}
 	for _, key := range sourceAnnotations {
 		if value, ok := s.ConfigMap.Annotations[key]; ok {
+			s.quoted[key] = fmt.Sprintf("%s=%q", key, Clip(value, maxQuoted))
 			if problem := s.parse(key, value); problem != "" {
 				errs = append(errs, fmt.Errorf("annotation %s: %s; it is %q", key, problem, Clip(value, maxQuoted)))
 			}
@@ -164,9 +162,9 @@ func (s *Source) HeldBy() string {
 // Hold returns the annotation that holds targets, as key="value", and what to do to reach them. The source has such an
 // annotation.
 func (s *Source) Hold() (by, remedy string) {
-	by = quoteAnnotation(s.ConfigMap, Domain+"/"+s.HeldBy())
+	by = s.quoted[Domain+"/"+s.HeldBy()]
 	if s.paused && s.rollout != nil {
-		return by + ", which wins over " + quoteAnnotation(s.ConfigMap, RolloutAnnotation), "remove both annotations"
+		return by + ", which wins over " + s.quoted[RolloutAnnotation], "remove both annotations"
 	}
 	return by, "remove the annotation"
 }

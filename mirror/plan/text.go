@@ -3,8 +3,6 @@ package plan
 import (
 	"fmt"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 func quote(s string) string { return fmt.Sprintf("%q", s) }
@@ -27,12 +25,4 @@ func withoutMiddle(text string) string {
 		return text
 	}
 	return Clip(text, head) + strings.ToValidUTF8(text[len(text)-tail:], "")
-}
-
-// quoteAnnotation returns an annotation as key="value"; empty if there is none.
-func quoteAnnotation(cm *corev1.ConfigMap, key string) string {
-	if value, found := cm.Annotations[key]; found {
-		return fmt.Sprintf("%s=%q", key, Clip(value, maxQuoted))
-	}
-	return ""
 }
