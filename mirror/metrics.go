@@ -132,9 +132,9 @@ func (m *controllerMetrics) register(registry Registry, workers int) {
 }
 
 // registerGauges registers the gauges that are counted at each scrape. total
-// counts targets by their states.
+// counts the targets in a state.
 func registerGauges(
-	registry Registry, sources iter.Seq[*plan.Source], total func(...plan.State) int) {
+	registry Registry, sources iter.Seq[*plan.Source], total func(plan.State) int) {
 	gauge := func(name, help string, labels map[string]string, count func() int) {
 		opts := &metrics.GaugeOpts{
 			Name: name, Help: help, ConstLabels: labels, StabilityLevel: metrics.STABLE,
@@ -163,15 +163,9 @@ func registerGauges(
 			}
 			return 1
 		})
-	byLabel := map[string][]plan.State{}
-	for state := range plan.States {
-		if label := state.Metric(); label != "" {
-			byLabel[label] = append(byLabel[label], state)
-		}
-	}
-	for label, states := range byLabel {
-		gauge("mirror_copies", "Wanted and existing copies by state.", map[string]string{"state": label},
-			func() int { return total(states...) })
+	for _, state := range plan.Counted {
+		gauge("mirror_copies", "Wanted and existing copies by state.",
+			map[string]string{"state": state.String()}, func() int { return total(state) })
 	}
 }
 

@@ -52,7 +52,7 @@ type nameRecords struct {
 // sourceStatus counts the targets of one source, times how its changes reach
 // them, and keeps what was sent about it.
 type sourceStatus struct {
-	counts   [plan.States]int
+	counts   plan.Counts
 	changeAt time.Time // when the oldest change was seen that has not reached every target; zero: there is none
 	writeAt  time.Time // when a copy was last written; zero: none was since a change reached every target
 	sent     report.Sent
@@ -94,13 +94,8 @@ func (n *nameRecords) unlock() {
 	n.mu.Unlock()
 }
 
-// total returns how many targets of all sources are in one of these states.
-func (s *records) total(states ...plan.State) (sum int) {
-	for _, state := range states {
-		sum += int(s.totals[state].Load())
-	}
-	return sum
-}
+// total returns how many targets of all sources are in this state.
+func (s *records) total(state plan.State) int { return int(s.totals[state].Load()) }
 
 // record returns the record of a target in the namespace with this UID. What is
 // known of a former namespace of that name does not count, except for a call on

@@ -225,6 +225,8 @@ func TestC36Fight(t *testing.T) {
 			}
 			s.wantEventCount(1, plan.ReasonFight)
 			s.wantMirrored("1 namespace; 1 is blocked (see Fight)")
+			s.wantMetric(1, "mirror_copies", "fight")
+			s.wantMetric(0, "mirror_copies", "pending")
 			time.Sleep(2 * time.Minute)
 			s.wantCopy("team-000", "value")
 			time.Sleep(20 * time.Minute) // without an edit

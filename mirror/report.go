@@ -136,7 +136,7 @@ func (r *reporter) messagesAbout(n *nameRecords, k key, s *report.Summary, now t
 			others = append(others, about)
 		}
 	}
-	if s.Source == nil && s.Counts == [plan.States]int{} {
+	if s.Source == nil && s.Counts == (plan.Counts{}) {
 		wait = report.Sooner(wait, n.forget(k, status, now))
 	}
 	if wait > 0 {
@@ -211,11 +211,7 @@ func (r *reporter) countSuperseded(n *nameRecords, view *plan.View) (selections 
 // mayHaveNoTargets reports whether no target counts for the source, apart from
 // those that the source no longer selects.
 func (n *nameRecords) mayHaveNoTargets(s *plan.Source) bool {
-	counts := n.status(s.Key).counts
-	counts[plan.StateSuperseded] = 0
-	counts[plan.StateExpiring] = 0
-	counts[plan.StateOutOfScope] = 0
-	return counts == [plan.States]int{}
+	return n.status(s.Key).counts.Owned() == 0
 }
 
 // summarize returns a summary of each source that is known. A source outside of
@@ -233,7 +229,7 @@ func (r *reporter) summarize(n *nameRecords, view *plan.View, selections map[key
 		}
 	}
 	for namespace, known := range n.byNamespace {
-		if known.state.IsProblem() {
+		if known.state.IsWarned() {
 			all[known.owner].Add(known.state, namespace, known.note, known.adoptable)
 		}
 		if known.state != plan.StateExpiring {

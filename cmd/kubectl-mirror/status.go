@@ -157,13 +157,13 @@ func (r *report) table(w io.Writer) {
 		printLines(w, "No sources found.")
 	}
 	columns := []string{"Namespace", "Name", "Status", "Targets"}
-	for _, state := range snapshot.Counted {
+	for _, state := range plan.Counted {
 		columns = append(columns, state.String())
 	}
 	var rows [][]any
 	for _, s := range r.Sources {
 		row := []any{s.Namespace, s.Name, s.Status, s.Total()}
-		for _, state := range snapshot.Counted {
+		for _, state := range plan.Counted {
 			row = append(row, s.Count(state))
 		}
 		reason, _, _ := strings.Cut(s.Warning, ":")

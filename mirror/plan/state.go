@@ -1,64 +1,134 @@
 package plan
 
-import (
-	"maps"
-)
-
-// State is the state of a source at one target. [Rules.Decide] returns it, but for StateSuperseded of the other sources
-// that select a target, and for StateRejected and StateFight, which come of writes.
+// State is the state of a source at one target. [Rules.Decide] returns it, but
+// for StateSuperseded of the other sources that select the target, and for
+// StateRejected and StateFight, which come of writes.
 type State int
 
-// The states.
+// The states, in the order in which tables show them.
 const (
-	StateNone       State = iota // no copy is wanted there
+	StateNone       State = iota // no copy is wanted there, and there is none of ours
 	StateSynced                  // the copy is in sync
 	StatePending                 // the copy is out of sync, and something is to be done
 	StateForeign                 // a foreign object, or one that is being deleted, is in the way
 	StateSuperseded              // another source of that name wins the target
 	StateRejected                // the API server rejects the copy
-	StateFrozen                  // an annotation of the source is malformed or not known: the copy stays as it is
-	StateOutOfScope              // the copy is out of scope of the flags and stays as it is
 	StateFight                   // another client keeps changing the copy
-	StateExpiring                // no source claims the copy: it is deleted at the end of the deletion grace
-	StateHeld                    // an annotation of the source holds the target: it stays as it is
+	StateFrozen                  // the winner is frozen: the copy stays as it is
+	StateHeld                    // an annotation of the winner holds the target as it is
+	StateOutOfScope              // the copy is out of scope of the flags and stays as it is
+	StateExpiring                // no source claims the copy: it is deleted after its grace
 	States                       // the number of states
 )
 
-var states = [States]string{"none", "synced", "pending", "foreign", "superseded", "rejected", "frozen", "out_of_scope",
-	"fight", "expiring", "held"}
+// Status is how a source stands by its targets. The greatest status among its
+// targets is that of the source, and decides the exit code of kubectl mirror.
+type Status int
 
-func (s State) String() string { return states[s] }
+// The statuses, from the least to the greatest.
+const (
+	StatusNone     Status = iota // there is neither a target nor a copy
+	StatusLeft                   // a copy is left where the source has no target
+	StatusInSync                 // nothing is to be done
+	StatusBlocked                // somebody else has to do something
+	StatusRejected               // a retry may succeed
+	StatusPending                // the controller has something to do
+	StatusFrozen                 // the owner of the source has to fix an annotation
+)
 
-// Metric returns the value of the label of mirror_copies; empty if copies in this state are not counted.
-func (s State) Metric() string {
-	switch s {
-	case StateNone:
-		return ""
-	case StateFight:
-		return StatePending.String()
-	}
-	return s.String()
+// String returns the status as kubectl mirror shows it; empty if it shows none.
+func (s Status) String() string {
+	return [...]string{"", "", "InSync", "Blocked", "Rejected", "Pending", "Frozen"}[s]
 }
 
-// IsProblem reports whether the owner of the source needs to know of the targets in this state.
-func (s State) IsProblem() bool {
-	return s == StateForeign || s == StateRejected || s == StateOutOfScope || s == StateFight
+// states has what each state is called and means. Everything else about states
+// follows from this table: metric, events, statuses, exit codes. The reference
+// in deploy/docs shows the table, with the alerts.
+var states = [States]struct {
+	// name is the value of the label of mirror_copies, the annotation of a
+	// Mirrored, and the state that kubectl mirror shows.
+	name string
+	// event is the reason of the event that comes of such a target.
+	event string
+	// status is how a source stands that has such a target and no greater one.
+	status Status
+}{
+	StateNone:       {"none", "", StatusNone},
+	StateSynced:     {"synced", ReasonMirrored, StatusInSync},
+	StatePending:    {"pending", "", StatusPending},
+	StateForeign:    {"foreign", ReasonForeign, StatusBlocked},
+	StateSuperseded: {"superseded", ReasonSuperseded, StatusBlocked},
+	StateRejected:   {"rejected", ReasonWriteFailed, StatusRejected},
+	StateFight:      {"fight", ReasonFight, StatusBlocked},
+	StateFrozen:     {"frozen", ReasonInvalidAnnotation, StatusFrozen},
+	StateHeld:       {"held", ReasonHeld, StatusInSync},
+	StateOutOfScope: {"out_of_scope", ReasonOutOfScope, StatusLeft},
+	StateExpiring:   {"expiring", ReasonExpiring, StatusLeft},
 }
 
-// EventAnnotation returns the annotation of an event Mirrored that holds the number of targets in a state.
+// String returns the name of the state, as metrics, events and kubectl mirror
+// have it.
+func (s State) String() string { return states[s].name }
+
+// Event returns the reason of the event that comes of a target in this state;
+// empty if none does.
+func (s State) Event() string { return states[s].event }
+
+// Status returns how a source stands that has a target in this state, and none
+// with a greater status.
+func (s State) Status() Status { return states[s].status }
+
+// IsTarget reports whether the source selects a namespace in this state.
+func (s State) IsTarget() bool { return s.Status() > StatusLeft }
+
+// IsBlocked reports whether something keeps the source from a target in this
+// state.
+func (s State) IsBlocked() bool {
+	return s.Status() == StatusBlocked || s.Status() == StatusRejected
+}
+
+// IsWarned reports whether a Warning is about the targets in this state. The one
+// about a frozen source is about the source.
+func (s State) IsWarned() bool { return s.IsBlocked() || s.Status() == StatusLeft }
+
+// IsAnnounced reports whether a Mirrored has the number of targets in this state.
+// There is no Mirrored while a target is pending, nor about a frozen source.
+func (s State) IsAnnounced() bool {
+	return s.Status() > StatusNone && s.Status() < StatusPending
+}
+
+// EventAnnotation returns the annotation of a Mirrored that holds the number of
+// targets in a state.
 func EventAnnotation(s State) string { return Domain + "/" + s.String() }
 
-// Blocking are the states of targets from which something keeps a source that selects them, by the reasons of events.
-var Blocking = map[string]State{
-	ReasonForeign:     StateForeign,
-	ReasonSuperseded:  StateSuperseded,
-	ReasonWriteFailed: StateRejected,
-	ReasonFight:       StateFight,
+// Counts are numbers of targets of one source, by state.
+type Counts [States]int
+
+// Owned returns the number of targets that the source selects and wins.
+func (c *Counts) Owned() (n int) {
+	for state, count := range c {
+		if State(state).IsTarget() && State(state) != StateSuperseded {
+			n += count
+		}
+	}
+	return n
 }
+
+// Counted are the states that are counted: all but StateNone.
+var Counted = func() (all []State) {
+	for s := StateSynced; s < States; s++ {
+		all = append(all, s)
+	}
+	return all
+}()
 
 // Warned are the states of targets that warnings are about, by their reasons.
 var Warned = func() map[string]State {
-	all := maps.Clone(Blocking)
-	all[ReasonExpiring], all[ReasonOutOfScope] = StateExpiring, StateOutOfScope
+	all := map[string]State{}
+	for _, s := range Counted {
+		if s.IsWarned() {
+			all[s.Event()] = s
+		}
+	}
 	return all
 }()

@@ -33,12 +33,6 @@ const (
 	NotKnown     = "NotKnown"     // there is no report
 )
 
-// Counted are the states that have targets, in the order of their interest.
-var Counted = []plan.State{
-	plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateSuperseded, plan.StateRejected, plan.StateFight,
-	plan.StateFrozen, plan.StateHeld, plan.StateOutOfScope, plan.StateExpiring,
-}
-
 // Source is the state of one source. Without the controller's report, a copy that is rejected is pending.
 type Source struct {
 	Namespace string         `json:"namespace"`
@@ -144,16 +138,13 @@ func (s *Snapshot) finish(r *Source, found *plan.Source) {
 
 // setStatus sets the status of a source that has targets.
 func (s *Source) setStatus() {
-	switch {
-	case s.Count(plan.StatePending) > 0:
-		s.Status = Pending
-	case s.Count(plan.StateRejected) > 0:
-		s.Status = Rejected
-	case s.Count(plan.StateForeign, plan.StateSuperseded, plan.StateFight) > 0:
-		s.Status = Blocked
-	default:
-		s.Status = InSync
+	status := plan.StatusInSync
+	for _, state := range plan.Counted {
+		if s.Count(state) > 0 {
+			status = max(status, state.Status())
+		}
 	}
+	s.Status = status.String()
 }
 
 // GoesOn reports whether the status may change by itself.
@@ -175,20 +166,25 @@ func (s *Source) Count(states ...plan.State) (n int) {
 }
 
 // Total returns the number of targets. Copies that expire or are out of scope are none.
-func (s *Source) Total() int {
-	return s.Count(Counted...) - s.Count(plan.StateExpiring, plan.StateOutOfScope)
+func (s *Source) Total() (n int) {
+	for _, state := range plan.Counted {
+		if state.IsTarget() {
+			n += s.Count(state)
+		}
+	}
+	return n
 }
 
 // IsInSync reports whether nothing is to be done for the source, and nothing is in its way. One that the flags do not
 // allow is nobody's concern unless it has left copies.
 func (s *Source) IsInSync() bool {
-	return s.Status == InSync || s.Status == OutOfScope && s.Count(Counted...) == 0
+	return s.Status == InSync || s.Status == OutOfScope && s.Count(plan.Counted...) == 0
 }
 
 // Summary is the status with the counts.
 func (s *Source) Summary() string {
 	text := s.Status
-	for _, state := range Counted {
+	for _, state := range plan.Counted {
 		if n := s.Count(state); n > 0 {
 			text += fmt.Sprintf(", %d %s", n, state)
 		}
@@ -269,13 +265,13 @@ func (s *Source) Learn(r Reports) {
 		s.Status = Pending // until the next Mirrored counts it
 	}
 	reported, rejected, fought := 0, r.number(plan.StateRejected), r.number(plan.StateFight)
-	for _, state := range Counted {
+	for _, state := range plan.Counted {
 		reported += r.number(state)
 		if state != plan.StateRejected && state != plan.StateFight && r.number(state) > s.Count(state) {
 			return // it has changed since
 		}
 	}
-	if rejected+fought == 0 || s.Total() == 0 || reported != s.Count(Counted...) || !r.counts(s.version) {
+	if rejected+fought == 0 || s.Total() == 0 || reported != s.Count(plan.Counted...) || !r.counts(s.version) {
 		return
 	}
 	s.take(r)
@@ -288,7 +284,7 @@ func (s *Source) Learn(r Reports) {
 
 // take sets the numbers of targets to those that the newest Mirrored counts.
 func (s *Source) take(r Reports) {
-	for _, state := range Counted {
+	for _, state := range plan.Counted {
 		s.Counts[state.String()] = r.number(state)
 	}
 	maps.DeleteFunc(s.Counts, func(_ string, n int) bool { return n == 0 })

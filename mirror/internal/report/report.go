@@ -45,8 +45,8 @@ type Summary struct {
 	Key       types.NamespacedName
 	Source    *plan.Source // nil: the source is gone, or has just come
 	Rules     *plan.Rules
-	Counts    [plan.States]int // of targets, by state
-	Selection *Selection       // nil: not known, and not needed
+	Counts    plan.Counts // of targets, by state
+	Selection *Selection  // nil: not known, and not needed
 
 	at      map[plan.State][]place
 	expires map[plan.Unclaimed]*expiry
@@ -148,7 +148,10 @@ func (s *Summary) Messages(now time.Time) (all []Message) {
 	if text := mirroredText(s); text != "" {
 		m := add(plan.ReasonMirrored, text)
 		m.Annotations[plan.EventVersion] = version
-		for _, state := range counted {
+		for _, state := range plan.Counted {
+			if !state.IsAnnounced() {
+				continue
+			}
 			m.Annotations[plan.EventAnnotation(state)] = strconv.Itoa(s.Counts[state])
 		}
 	}

@@ -43,7 +43,7 @@ func summaryOf(source *plan.Source, at targets) *report.Summary {
 			switch {
 			case state == plan.StateRejected:
 				s.Add(state, namespace, "quota of "+namespace+".", false)
-			case state.IsProblem():
+			case state.IsWarned():
 				s.Add(state, namespace, "why", state == plan.StateForeign)
 			}
 		}

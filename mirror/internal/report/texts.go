@@ -13,11 +13,6 @@ import (
 
 // The texts of events. Each says what happened, to what, and what to do, in that order.
 
-// counted are the states whose numbers a Mirrored has in its annotations. Its text has them, too: of two events about
-// an object that differ in their annotations alone, client-go's correlator makes one.
-var counted = []plan.State{plan.StateSynced, plan.StateHeld, plan.StateFight, plan.StateForeign, plan.StateSuperseded,
-	plan.StateRejected, plan.StateOutOfScope, plan.StateExpiring}
-
 // mirroredText is empty while a target is pending, for a source that is not mirrored, and for one without targets.
 func mirroredText(s *Summary) string {
 	if s.Pending() || s.Source.Reserved || s.Source.Frozen != nil || s.Source.OutOfScope {
@@ -49,12 +44,13 @@ func mirroredText(s *Summary) string {
 // several reasons, with their numbers.
 func (s *Summary) blocked() (targets int, reasons string) {
 	var each []string
-	for _, reason := range slices.Sorted(maps.Keys(plan.Blocking)) {
-		if n := s.Counts[plan.Blocking[reason]]; n > 0 {
+	for _, state := range plan.Counted {
+		if n := s.Counts[state]; n > 0 && state.IsBlocked() {
 			targets += n
-			each = append(each, fmt.Sprintf("%s: %d", reason, n))
+			each = append(each, fmt.Sprintf("%s: %d", state.Event(), n))
 		}
 	}
+	slices.Sort(each)
 	if len(each) == 1 {
 		reasons, _, _ = strings.Cut(each[0], ":")
 		return targets, reasons
@@ -164,14 +160,9 @@ func heldText(s *Summary) string {
 	if held == 0 || s.Source.HeldBy() == "" {
 		return ""
 	}
-	all := held
-	for _, state := range []plan.State{
-		plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateRejected, plan.StateFight} {
-		all += s.Counts[state]
-	}
 	by, remedy := s.Source.Hold()
 	return fmt.Sprintf("Held in %d of %s by the annotation %s: they keep their copies as they are. To reach them, %s.",
-		held, number(all, "namespace", "namespaces"), by, remedy)
+		held, number(s.Counts.Owned(), "namespace", "namespaces"), by, remedy)
 }
 
 // expiringText has a sentence for each reason why copies expire.
