@@ -39,14 +39,21 @@ type Site struct {
 	Seen      *outside.Observer
 }
 
-// started is the site of the tests of a package, once a test has needed it.
-var started *Site
+// started is the site of the tests of a package, once a test has needed it, and
+// endStalls ends its stalls.
+var (
+	started   *Site
+	endStalls = func() {}
+)
 
 var shared = sync.OnceValues(func() (*Site, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // the first build of the control plane included
 	defer cancel()
 	var err error
 	started, err = newSite(ctx)
+	if err == nil && *stalling {
+		endStalls = stall(started.Cluster)
+	}
 	return started, err
 })
 
@@ -63,6 +70,7 @@ func Shared(t testing.TB) *Site {
 // Main runs the tests of a package, and stops the cluster that they share.
 func Main(m *testing.M) {
 	code := m.Run()
+	endStalls()
 	if started != nil {
 		if err := started.Cluster.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
