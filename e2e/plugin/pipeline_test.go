@@ -53,23 +53,24 @@ func TestC62AChangeInStages(t *testing.T) {
 	w.Start()
 	apply("blue", "metadata:\n")
 	pipeline.says(0, step, "platform/settings: InSync, 3 synced", "platform/ca-bundle: InSync, 3 synced")
-	expectInSync(w, a, b, canary)
+	w.ExpectInSync(w.Live(w.Home, "settings"), a, b, canary)
 	kept := w.Copies("settings", a, b)
 	apply("red", manual.Find(t, pipelinePage, "rollout: tier=canary").Text)
 	pipeline.says(0, step, "platform/settings: InSync, 1 synced, 2 held", "platform/ca-bundle: InSync, 1 synced, 2 held")
-	expectInSync(w, canary)
+	w.ExpectInSync(w.Live(w.Home, "settings"), canary)
 	w.Untouched(kept...)
 	apply("red", "metadata:\n")
 	pipeline.says(0, step, "platform/settings: InSync, 3 synced", "platform/ca-bundle: InSync, 3 synced")
-	expectInSync(w, a, b, canary)
-	names := strings.NewReplacer("kubectl mirror wait settings",
-		Program()+" wait settings "+strings.Join(w.Args(), " "), "-n platform", "-n "+w.Home)
+	w.ExpectInSync(w.Live(w.Home, "settings"), a, b, canary)
+	flags := strings.Join(w.Args(), " ") + patiently
+	names := strings.NewReplacer("kubectl mirror wait settings", Program()+" wait settings "+flags,
+		"-n platform", "-n "+w.Home)
 	stages := strings.SplitAfter(names.Replace(manual.Commands(t, "deploy/docs/staging.md", "rollout=tier=canary")), "\n")
 	said := anonymous(w, policies.Sh(w, strings.Join(stages[:3], "")))
 	if !strings.Contains(said, "platform/settings: InSync, 1 synced, 2 held") {
 		t.Errorf("wait said: %s", said)
 	}
-	expectInSync(w, canary)
+	w.ExpectInSync(w.Live(w.Home, "settings"), canary)
 	policies.Sh(w, stages[3])
 	w.WaitInSync(w.Live(w.Home, "settings"), a, b, canary)
 

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,14 +33,35 @@ type user struct {
 	names      []string // further names to replace, in pairs
 }
 
+// patiently has a command wait as long as the tests do.
+var patiently = fmt.Sprint(" --timeout=", suite.Patience)
+
 // answer is what a run of kubectl mirror came to, with the names that a reader expects.
 type answer struct {
 	code     int
 	out, err string
 }
 
-// ask runs a command that has the names of an answer: team- for the prefix, platform for the home.
+// ask runs a command that has the names of an answer: team- for the prefix,
+// platform for the home. Without a timeout it waits as long as the tests do. A
+// machine may be so slow that a timeout is over before the cluster was read:
+// then the command has more time.
 func (u *user) ask(command string) answer {
+	u.w.Helper()
+	if strings.HasPrefix(command, "wait ") && !strings.Contains(command, "--timeout=") {
+		command += patiently
+	}
+	const tooShort = "over before the cluster was read"
+	got, timeout := u.run(command), 10*time.Second
+	for strings.Contains(got.err, tooShort) && timeout < suite.Patience {
+		got = u.run(fmt.Sprint(command, " --timeout=", timeout))
+		timeout *= 2
+	}
+	return got
+}
+
+// run is ask in one try.
+func (u *user) run(command string) answer {
 	u.w.Helper()
 	command = strings.NewReplacer("platform", u.w.Home, "team-", u.w.Prefix).Replace(command)
 	args := append(strings.Fields(command), u.flags...)
@@ -77,7 +99,8 @@ func (u *user) says(code int, command string, texts ...string) answer {
 	return got
 }
 
-// until waits until the answer to a command has the texts: the API server notices a change of policies or roles late.
+// until waits until the answer to a command has the texts: the API server
+// notices a change of policies or roles late, and events come when they can.
 func (u *user) until(code int, command string, texts ...string) {
 	u.w.Helper()
 	u.w.Until(command+" has "+texts[0], func() error { return u.ask(command).lacks(code, texts...) })
@@ -91,16 +114,6 @@ func (u *user) prints(code int, command, want string) answer {
 		u.w.Errorf("%s: got\n%s\nwant\n%s", command, got.out, want)
 	}
 	return got
-}
-
-// expectInSync fails the test unless source settings is in sync with these targets now.
-func expectInSync(w *suite.World, targets ...string) {
-	w.Helper()
-	for _, target := range targets {
-		if err := w.InSync(w.Live(w.Home, "settings"), target); err != nil {
-			w.Error(err)
-		}
-	}
 }
 
 var runsOfBlanks = regexp.MustCompile(` {2,}`)
@@ -143,7 +156,7 @@ func (w *Installed) Start() *shipped.Process {
 	if err != nil {
 		w.Fatal(err)
 	}
-	p, err := as.Start(shipped.RunOptions{})
+	p, err := as.Start(shipped.RunOptions{Args: suite.Leased(time.Hour)})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -16,9 +16,9 @@ import (
 
 // Expectations about copies, events and requests.
 
-// InSync returns nil if the ConfigMap in namespace is the copy of source, whole and with all marks.
-func (w *World) InSync(source *corev1.ConfigMap, namespace string) error {
-	cm := w.Seen.ConfigMap(namespace, source.Name)
+// inSync returns nil if the ConfigMap, which was found in the namespace, is the
+// copy of source, whole and with all marks.
+func (w *World) inSync(source *corev1.ConfigMap, namespace string, cm *corev1.ConfigMap) error {
 	if cm == nil {
 		return fmt.Errorf("no copy in %s", namespace)
 	}
@@ -53,12 +53,24 @@ func (w *World) WaitInSync(source *corev1.ConfigMap, namespaces ...string) {
 	w.Helper()
 	w.Until("copies of "+source.Name+" in sync", func() error {
 		for _, namespace := range namespaces {
-			if err := w.InSync(source, namespace); err != nil {
+			shown := w.Seen.ConfigMap(namespace, source.Name)
+			if err := w.inSync(source, namespace, shown); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// ExpectInSync fails the test unless the namespaces have copies of source that
+// are in sync now. The outside watch may be behind whoever has said so.
+func (w *World) ExpectInSync(source *corev1.ConfigMap, namespaces ...string) {
+	w.Helper()
+	for _, namespace := range namespaces {
+		if err := w.inSync(source, namespace, w.Live(namespace, source.Name)); err != nil {
+			w.Error(err)
+		}
+	}
 }
 
 // WaitGone waits until there is no ConfigMap of the name in the namespaces.

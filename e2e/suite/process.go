@@ -62,6 +62,17 @@ func Graced(grace time.Duration) []string {
 	return []string{"--deletion-grace=" + grace.String(), "--metrics-bind-address=127.0.0.1:0"}
 }
 
+// Leased are the arguments for a lease of this duration, which may be renewed
+// until shortly before its end. A machine that is busy for seconds must not
+// cost a controller its lease, unless that is tested: a leased hour outlasts a
+// test.
+func Leased(d time.Duration) []string {
+	return []string{
+		fmt.Sprint("--leader-elect-lease-duration=", d),
+		fmt.Sprint("--leader-elect-renew-deadline=", d-5*time.Second),
+	}
+}
+
 // Proxied is a world whose controller reaches the API server through a proxy that misbehaves.
 type Proxied struct {
 	*World
