@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/yaml"
@@ -18,33 +20,53 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
-// TestSignals stops a controller in the middle of a write: it is alive, and not ready any more, while it waits for the
-// answer. The second signal kills it.
+// TestSignals stops a controller in the middle of a write: it is alive, and not
+// ready any more, while it waits for the answer. The second signal kills it. A
+// controller that has just cut the write, to send it again, waits for nothing
+// and ends at the first signal: then another one is stopped.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")
-	reached, _ := w.StartWebhook(w.NS("a"), nil).Hold(admissionv1.Create)
-	p := w.Start("--health-probe-bind-address=127.0.0.1:0")
-	w.CreateSource(w.Home, "settings")
-	w.Wait("a write is in flight", reached)
-	if err := w.Probe(p, "/readyz"); err != nil {
-		t.Error(err)
-	}
-	w.Signal(p, syscall.SIGINT)
-	w.WaitLog(p, "a second signal ends the process")
-	w.Until("it is not ready", func() error {
-		if err := w.Probe(p, "/readyz"); err == nil || !strings.Contains(err.Error(), "500 ") {
+	hook, n := w.StartWebhook(w.NS("a"), nil), 0
+	w.Until("a controller is stopped in the middle of a write", func() error {
+		reached, proceed := hook.Hold(admissionv1.Create)
+		defer proceed()
+		p := w.Start("--health-probe-bind-address=127.0.0.1:0")
+		n++
+		w.CreateSource(w.Home, fmt.Sprint("settings-", n))
+		w.Wait("a write is in flight", reached)
+		if err := w.Probe(p, "/readyz"); err != nil {
+			t.Error(err)
+		}
+		w.Signal(p, syscall.SIGINT)
+		w.WaitLog(p, "a second signal ends the process")
+		w.Until("it is not ready", func() error {
+			err := w.Probe(p, "/readyz")
+			if hasEnded(p) || err != nil && strings.Contains(err.Error(), "500 ") {
+				return nil
+			}
 			return fmt.Errorf("/readyz: %w, want code 500", err)
+		})
+		dead := w.Probe(p, "/livez")
+		_ = p.Signal(syscall.SIGTERM) // fails if it has ended
+		w.Wait("the end", p.Done())
+		switch code := p.ExitCode(); {
+		case code == 0:
+			return errors.New("it has ended at the first signal")
+		case code != -1 || dead != nil:
+			t.Errorf("it ended with code %d, want death by a signal; before: %v", code, dead)
 		}
 		return nil
 	})
-	if err := w.Probe(p, "/livez"); err != nil {
-		t.Error(err)
-	}
-	w.Signal(p, syscall.SIGTERM)
-	w.Wait("the end", p.Done())
-	if code := p.ExitCode(); code != -1 {
-		t.Errorf("it ended with code %d, want death by a signal", code)
+}
+
+// hasEnded reports whether the controller has ended.
+func hasEnded(p *shipped.Process) bool {
+	select {
+	case <-p.Done():
+		return true
+	default:
+		return false
 	}
 }
 
@@ -71,8 +93,8 @@ func TestMonitoringAsksForWhatIsServed(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")
 	p := w.StartWith(shipped.RunOptions{
-		Args: []string{"--leader-elect", "--leader-elect-resource-namespace=" + w.Home,
-			"--metrics-bind-address=127.0.0.1:0"},
+		Args: append([]string{"--leader-elect", "--leader-elect-resource-namespace=" + w.Home,
+			"--metrics-bind-address=127.0.0.1:0"}, suite.Leased(time.Hour)...),
 		Kubeconfig: w.NewAccount("leader", w.ShippedRules()).Kubeconfig,
 	})
 	w.WaitInSync(w.CreateSource(w.Home, "settings"), w.NS("a"))

@@ -21,6 +21,7 @@ kubectl create clusterrolebinding events-and-leases --clusterrole=events-and-lea
 // Paths of the API.
 const (
 	events       = "/api/v1/namespaces/platform/events"
+	eventsOfTeam = "/api/v1/namespaces/team-a/events"
 	eventsAtHome = "/api/v1/namespaces/mirror-system/events"
 	newEvents    = "/apis/events.k8s.io/v1/namespaces/platform/events"
 	leases       = "/apis/coordination.k8s.io/v1/namespaces/platform/leases"
@@ -49,8 +50,9 @@ func leaseNamed(name string) string {
 	return fmt.Sprintf(`{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": %q}}`, name)
 }
 
-// testEventsAndLeases sends Events and Leases as the controller. contract.TestEachKindOfWrite has those that the
-// controller sends itself.
+// testEventsAndLeases sends Events and Leases as the controller.
+// contract.TestEachKindOfWrite has those that the controller always sends
+// itself: one about a copy, Restored, is best effort.
 func (w *Policed) testEventsAndLeases(t *testing.T) {
 	Sh(w.World, mayWriteAll)
 	client := w.as(controller).CoreV1().RESTClient().(*rest.RESTClient)
@@ -62,12 +64,19 @@ func (w *Policed) testEventsAndLeases(t *testing.T) {
 		return request.Body([]byte(body)).Do(w.Context()).Error()
 	}
 	w.Until("the permissions are there", func() error { return client.Get().AbsPath(leases).Do(w.Context()).Error() })
+	w.Until("Leases are confined", func() error {
+		return inForce(others, send("POST", leases, leaseNamed("probe")))
+	})
 	const its = "mirror-controller"
 	Sh(w.World, "kubectl create -n platform -f - <<'END'\n"+eventOf("kubelet", "v1", "ConfigMap", platform, "any")+
 		eventOf(its, "v1", "ConfigMap", platform, "any")+leaseNamed("of-others")+"\nEND")
 	for name, c := range map[string]struct{ verb, path, body, refused string }{
 		"event about its Lease": {"POST", eventsAtHome,
 			eventOf(its, "coordination.k8s.io/v1", "Lease", "mirror-system", its), ""},
+		"event about a copy": {"POST", eventsOfTeam,
+			eventOf(its, "v1", "ConfigMap", teamA, "any"), ""},
+		"its event counted": {"PATCH", events + "/by-mirror-controller-about-any",
+			`{"count": 2}`, ""},
 		"event about another Lease": {"POST", eventsAtHome,
 			eventOf(its, "coordination.k8s.io/v1", "Lease", "mirror-system", "another"), notItsEvent},
 		"event about a Secret": {"POST", events, eventOf(its, "v1", "Secret", platform, "any"), notItsEvent},

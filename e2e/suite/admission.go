@@ -70,15 +70,24 @@ func untilRefused(ctx context.Context, client kubernetes.Interface, namespace, t
 // Allow lets everything through from now on.
 func (h *webhook) Allow() { h.judge.Store(new(judge)) }
 
-// Hold has the controller's requests with the operation wait in the middle: reached is closed when the first is there,
-// and they go on when proceed is called. The controller sends a request that waits long once more.
+// Hold has the controller's requests wait in the middle, from the first one
+// with the operation on: reached is closed when that is there, and they go on
+// when proceed is called. The controller cuts a request that waits long, and
+// sends the one that it needs then, which may be another.
 func (h *webhook) Hold(operation admissionv1.Operation) (reached <-chan struct{}, proceed func()) {
 	arrived, released := make(chan struct{}), make(chan struct{})
 	arrive := sync.OnceFunc(func() { close(arrived) })
 	hold := judge(func(r *admissionv1.AdmissionRequest) error {
-		if r.Operation == operation && r.UserInfo.Username == h.w.Installed.User {
+		if r.UserInfo.Username != h.w.Installed.User {
+			return nil
+		}
+		if r.Operation == operation {
 			arrive()
+		}
+		select {
+		case <-arrived:
 			<-released
+		default:
 		}
 		return nil
 	})

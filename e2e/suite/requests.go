@@ -76,6 +76,11 @@ func (w *World) WaitRequests(what string, n int, fits func(cluster.Event) bool) 
 	})
 }
 
+// Cut reports whether the API server found that nobody waits for its answer any
+// more: the controller cuts what takes long, and sends it again. The request
+// took effect, or it did not.
+func Cut(e cluster.Event) bool { return e.Response.Code >= http.StatusInternalServerError }
+
 // ExpectWrites fails the test unless the writes of the world's controllers to ConfigMaps of the name that took
 // effect, each as "verb namespace", are exactly these, in whichever order. (The audit log has a request a moment after
 // its effect.)
@@ -100,8 +105,9 @@ func (w *World) ExpectWrites(name string, want ...string) {
 	}
 }
 
-// effectsOf counts the writes that took effect. One that the controller has cut has no answer: it counts if others of
-// its kind are fewer than wanted. (One that nobody wants may have found a foreign object before the cut.)
+// effectsOf counts the writes that took effect. One that the controller has cut
+// may have: it counts if others of its kind are fewer than wanted. (One that
+// nobody wants may have found a foreign object before the cut.)
 func effectsOf(requests []cluster.Event, wanted map[string]int) map[string]int {
 	took, cut := map[string]int{}, map[string]int{}
 	for _, e := range requests {
@@ -109,7 +115,7 @@ func effectsOf(requests []cluster.Event, wanted map[string]int) map[string]int {
 		switch {
 		case e.Response.Code < 300:
 			took[write]++
-		case e.Response.Code == http.StatusGatewayTimeout && wanted[write] > 0:
+		case Cut(e) && wanted[write] > 0:
 			cut[write]++
 		}
 	}
@@ -119,10 +125,13 @@ func effectsOf(requests []cluster.Event, wanted map[string]int) map[string]int {
 	return took
 }
 
-// ExpectQuiet fails the test if a ConfigMap of the name is written to while the controllers handle other changes. What
+// ExpectQuiet fails the test if a ConfigMap of the name is written to while the
+// controllers handle other changes. A write that brought all in sync may have
+// been cut, and then the controller sends it again: that is over before. What
 // the API server received before is not counted, however late it ends.
 func (w *World) ExpectQuiet(name string, namespaces ...string) {
 	w.Helper()
+	w.Settle(namespaces...)
 	began, mark := time.Now(), w.AuditMark()
 	w.Settle(namespaces...)
 	for _, e := range WritesTo(w.RequestsSince(mark), name) {
