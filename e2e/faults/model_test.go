@@ -210,7 +210,7 @@ func (a *asked) events(w *suite.World, namespace string) (all []string) {
 	if _, err := a.client.CoreV1().ConfigMaps(namespace).Create(w.Context(), last, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
-	tooLate := time.After(time.Minute)
+	tooLate := time.After(suite.Patience)
 	for {
 		select {
 		case e := <-a.seen:

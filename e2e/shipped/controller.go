@@ -148,14 +148,14 @@ func (p *Process) Address(what string) (string, error) {
 	return address[1], nil
 }
 
-// Get returns what the controller answers there, and an error that holds it unless the code is 200. It leaves no
-// connection behind.
+// Get returns what the controller answers there within a minute, and an error
+// that holds it unless the code is 200. It leaves no connection behind.
 func (p *Process) Get(ctx context.Context, what, path string) (string, error) {
 	address, err := p.Address(what)
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {

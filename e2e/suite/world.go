@@ -17,9 +17,11 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
-// Patience is how long a test waits before it fails. Most waits take milliseconds, and some a minute, because the
-// controller retries some targets once a minute. The rest is for slow machines: a wait ends with its event.
-const Patience = 10 * time.Minute
+// Patience is how long a test waits before it fails. Most waits take
+// milliseconds, and some a minute, because the controller retries some targets
+// once a minute. The rest is for slow machines: a wait ends with its event. The
+// start of a control plane has a bound of its own, in package cluster.
+const Patience = 2 * time.Minute
 
 var worlds atomic.Int32
 
@@ -32,7 +34,8 @@ type World struct {
 	Home     string // a namespace for sources that no prefix allows as a target
 	Label    string
 	Instance string
-	Mark     cluster.Mark // where the audit log stood when the world began
+	Mark     cluster.Mark  // where the audit log stood when the world began
+	Patience time.Duration // of its waits
 }
 
 // New creates a world, with its home namespace and one target namespace for each name.
@@ -63,7 +66,8 @@ func newAt(t *testing.T, s *Site, targets ...string) *World {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &World{T: t, Site: s, Prefix: id + "-", Home: "home-" + id, Label: "mirror-" + id, Instance: id, Mark: mark}
+	w := &World{T: t, Site: s, Prefix: id + "-", Home: "home-" + id, Label: "mirror-" + id,
+		Instance: id, Mark: mark, Patience: Patience}
 	w.takeAccount()
 	w.CreateNamespace(w.Home, nil)
 	for _, name := range targets {
@@ -139,7 +143,7 @@ const maxLine = 4 << 10
 // Stop stops a controller, which has to end with exit code 0.
 func (w *World) Stop(p *shipped.Process) {
 	w.Helper()
-	if err := p.Stop(Patience); err != nil {
+	if err := p.Stop(w.Patience); err != nil {
 		w.Errorf("stopping the controller: %v\n%s", err, cluster.LastLines(p.Log(), 60))
 	}
 }
@@ -159,7 +163,7 @@ func (w *World) Signal(p *shipped.Process, sig syscall.Signal) {
 // Until repeats try until it succeeds.
 func (w *World) Until(what string, try func() error) {
 	w.Helper()
-	if err := cluster.Until(w.Context(), Patience, try); err != nil {
+	if err := cluster.Until(w.Context(), w.Patience, try); err != nil {
 		w.Fatalf("%s: %v", what, err)
 	}
 }
@@ -178,7 +182,7 @@ func (w *World) Await(what string, condition func() bool) {
 // Wait waits until the channel is closed.
 func (w *World) Wait(what string, closed <-chan struct{}) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), Patience)
+	ctx, cancel := context.WithTimeout(w.Context(), w.Patience)
 	defer cancel()
 	select {
 	case <-closed:
