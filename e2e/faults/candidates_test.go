@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -19,34 +18,36 @@ type candidate struct {
 }
 
 // start runs a candidate as the account, by a kubeconfig that may lead through a proxy.
-func start(w *suite.World, a *suite.Account, kubeconfig string, args ...string) *candidate {
+func start(w *suite.World, a *suite.Account, kubeconfig string, lease time.Duration,
+	args ...string) *candidate {
 	w.Helper()
-	args = append([]string{"--leader-elect", "--leader-elect-resource-namespace=" + w.Home,
-		"--health-probe-bind-address=127.0.0.1:0"}, args...)
+	args = slices.Concat([]string{"--leader-elect", "--leader-elect-resource-namespace=" + w.Home,
+		"--health-probe-bind-address=127.0.0.1:0"}, suite.Leased(lease), args)
 	return &candidate{w.StartWith(shipped.RunOptions{Args: args, Kubeconfig: kubeconfig}), a}
 }
 
-// newPair starts two candidates: the first leads, through a proxy, and the second stands by with full caches. The
-// first has a lease that a slow machine can renew in time, though another takes over only behind it. Nobody takes
-// over from the second: its lease outlasts the test.
+// Leases. One that is to be lost in a test is long enough for a slow machine to
+// renew it in time, and short enough to wait for its end. The other one
+// outlasts the test.
+const (
+	shortLease = 30 * time.Second
+	longLease  = time.Hour
+)
+
+// newPair starts two candidates: the first leads, through a proxy, with a short
+// lease, and the second stands by with full caches. Nobody takes over from the
+// second.
 func newPair(w *suite.World, args ...string) (first, second *candidate, between *suite.Proxied) {
 	w.Helper()
 	rules := w.ShippedRules()
 	one, other := w.NewAccount("first", rules), w.NewAccount("second", rules)
 	between = suite.NewProxiedAs(w.T, w, one.Kubeconfig)
-	first = start(w, one, between.Proxy.Kubeconfig(), append(leased(30*time.Second), args...)...)
+	first = start(w, one, between.Proxy.Kubeconfig(), shortLease, args...)
 	w.WaitLog(first.Process, `"Mirroring"`)
-	second = start(w, other, other.Kubeconfig, append(leased(time.Hour), args...)...)
+	second = start(w, other, other.Kubeconfig, longLease, args...)
 	w.Until("the caches are full", func() error { return w.Probe(second.Process, "/readyz") })
 	w.Cleanup(between.Proxy.Heal) // before the first is stopped
 	return first, second, between
-}
-
-// leased are the arguments for a lease of this duration, which may be renewed until shortly before its end.
-func leased(d time.Duration) []string {
-	return []string{
-		fmt.Sprint("--leader-elect-lease-duration=", d), fmt.Sprint("--leader-elect-renew-deadline=", d-5*time.Second),
-	}
 }
 
 // haltAfter lets n writes of copies through to the API server, and keeps back the others: however late a test comes,

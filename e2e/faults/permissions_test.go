@@ -64,7 +64,7 @@ func TestC37MissingPermission(t *testing.T) {
 			a, b := w.NS("a"), w.NS("b")
 			rules := w.ShippedRules()
 			account := w.NewAccount("confined", without(rules, c.resource, c.verbs...))
-			p := start(w, account, account.Kubeconfig)
+			p := start(w, account, account.Kubeconfig, longLease)
 			source := w.CreateSource(w.Home, "settings")
 			var copies []*corev1.ConfigMap
 			if c.happens != nil {
@@ -103,7 +103,7 @@ func TestC37RevokedLease(t *testing.T) {
 	w := suite.New(t, "a")
 	rules := w.ShippedRules()
 	account := w.NewAccount("confined", rules)
-	first := start(w, account, account.Kubeconfig)
+	first := start(w, account, account.Kubeconfig, shortLease)
 	w.WaitLog(first.Process, `"Mirroring"`)
 	w.SetRules(account, without(rules, "leases", "update"))
 	exits(w, first)
@@ -111,7 +111,7 @@ func TestC37RevokedLease(t *testing.T) {
 		t.Errorf("the log does not say %s", want)
 	}
 	source := w.CreateSource(w.Home, "settings")
-	second := start(w, account, account.Kubeconfig)
+	second := start(w, account, account.Kubeconfig, longLease)
 	w.WaitLog(second.Process, `cannot update resource \"leases\"`)
 	w.SetRules(account, rules)
 	w.WaitInSync(source, w.NS("a"))

@@ -32,7 +32,7 @@ func TestC58Restore(t *testing.T) {
 		w := newRewound(t)
 		account := w.NewAccount("first", w.ShippedRules())
 		w.Proxied = suite.NewProxiedAs(t, w.World, account.Kubeconfig)
-		c := start(w.World, account, w.Proxy.Kubeconfig())
+		c := start(w.World, account, w.Proxy.Kubeconfig(), shortLease)
 		w.Cleanup(w.Proxy.Heal) // before the controller is stopped
 		w.backUpAndChange()
 		w.restore(false, func() { exits(w.World, c) })
@@ -40,7 +40,7 @@ func TestC58Restore(t *testing.T) {
 		if out, err := w.Cluster.Shell(w.Context(), restart).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		start(w.World, account, w.Proxy.Kubeconfig())
+		start(w.World, account, w.Proxy.Kubeconfig(), longLease)
 		w.check()
 	})
 }
