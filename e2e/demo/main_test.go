@@ -15,7 +15,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 )
 
-var durations = regexp.MustCompile(`\b[0-9.]+m?s\b`)
+var durations = regexp.MustCompile(`\b([0-9]+m)?[0-9.]+m?s\b`)
 
 // TestReadmeShowsTheDemo compares the first steps that the demo prints, but for times, with the README.
 func TestReadmeShowsTheDemo(t *testing.T) {
@@ -31,6 +31,11 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 		t.Errorf("got\n%swant what the README shows\n%s", out.String(), want)
 	}
 }
+
+// untilAnnounced waits for an event: it comes when it can.
+const untilAnnounced = `
+until kubectl mirror status platform/settings 2>/dev/null | grep Expiring; do sleep 0.1; done
+`
 
 // TestPlayground runs what `make run` prints: one command is refused, and no other is. The controller is killed, and
 // gets other flags, wrong ones, and an overlay. Cluster and copies stay until Ctrl-C, and then nothing does.
@@ -53,6 +58,9 @@ func TestPlayground(t *testing.T) {
 
 	var script strings.Builder
 	for line := range strings.Lines(invited) {
+		if strings.HasPrefix(line, "  kubectl mirror status -A; ") {
+			script.WriteString(untilAnnounced)
+		}
 		if strings.HasPrefix(line, "  ") {
 			script.WriteString(line)
 		}
