@@ -29,15 +29,13 @@ func TestSignals(t *testing.T) {
 	w := suite.New(t, "a")
 	hook, n := w.StartWebhook(w.NS("a"), nil), 0
 	w.Until("a controller is stopped in the middle of a write", func() error {
+		p := w.Start("--health-probe-bind-address=127.0.0.1:0")
+		w.Until("it is ready", func() error { return w.Probe(p, "/readyz") })
 		reached, proceed := hook.Hold(admissionv1.Create)
 		defer proceed()
-		p := w.Start("--health-probe-bind-address=127.0.0.1:0")
 		n++
 		w.CreateSource(w.Home, fmt.Sprint("settings-", n))
 		w.Wait("a write is in flight", reached)
-		if err := w.Probe(p, "/readyz"); err != nil {
-			t.Error(err)
-		}
 		w.Signal(p, syscall.SIGINT)
 		w.WaitLog(p, "a second signal ends the process")
 		w.Until("it is not ready", func() error {
