@@ -32,7 +32,7 @@ func (o *options) clientConfig() (*rest.Config, error) {
 		return nil, err
 	}
 	// The audit log then tells one instance from another.
-	config.UserAgent = name + "/" + version() + " instance/" + o.Instance
+	config.UserAgent = program + "/" + version() + " instance/" + o.Instance
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	// API servers compress a watch that begins as a list, event by event. That costs both sides more time than the network

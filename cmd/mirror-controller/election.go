@@ -39,7 +39,7 @@ func newElectionOptions() electionOptions {
 		leaseDuration: 15 * time.Second,
 		renewDeadline: 10 * time.Second,
 		retryPeriod:   2 * time.Second,
-		name:          name,
+		name:          program,
 	}
 }
 
@@ -140,7 +140,7 @@ func (o *electionOptions) newElection(lock resourcelock.Interface, watchdog *lea
 		LeaseDuration: o.leaseDuration,
 		RenewDeadline: o.renewDeadline,
 		RetryPeriod:   o.retryPeriod,
-		Name:          name, // a label of the metrics, whatever the Lease is called
+		Name:          program, // a label of the metrics, whatever the Lease is called
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(term context.Context) { e.begun <- term },
 			OnStoppedLeading: func() {}, // the context of the term ends as well

@@ -79,7 +79,7 @@ func (s *eventSender) event(e mirror.Event) *corev1.Event {
 			Namespace: e.Regarding.Namespace, Name: e.Regarding.Name, UID: e.UID},
 		Type: e.Type, Reason: e.Reason, Message: e.Note,
 		Count: 1, FirstTimestamp: now, LastTimestamp: now,
-		Source:              corev1.EventSource{Component: name, Host: s.host},
-		ReportingController: name, ReportingInstance: s.host,
+		Source:              corev1.EventSource{Component: program, Host: s.host},
+		ReportingController: program, ReportingInstance: s.host,
 	}
 }

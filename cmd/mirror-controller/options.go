@@ -73,7 +73,7 @@ func (o *options) bind() *cliflag.NamedFlagSets {
 
 // combine returns the flags of all sections as one set.
 func combine(sections *cliflag.NamedFlagSets) *pflag.FlagSet {
-	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	fs := pflag.NewFlagSet(program, pflag.ContinueOnError)
 	for _, section := range sections.Order {
 		fs.AddFlagSet(sections.FlagSets[section])
 	}
@@ -86,7 +86,7 @@ names begin with a given prefix, and keeps the copies in sync.
 
 Usage:
   %[1]s --namespace-prefix=PREFIX [flags]
-`, name)
+`, program)
 	// cliflag.PrintSections would fill the lines up with blanks.
 	for _, section := range sections.Order {
 		fmt.Fprintf(w, "\n%s:\n\n%s", section, sections.FlagSets[section].FlagUsagesWrapped(110))

@@ -21,8 +21,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// name is the name of the program: in its messages, as the author of its events, and to the API server.
-const name = "mirror-controller"
+// program is the name of the program: in its messages, as the author of its events, and to the API server.
+const program = "mirror-controller"
 
 // Exit codes.
 const (
@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		printHelp(stdout, sections)
 		return exitDone
 	case opts.version:
-		fmt.Fprint(stdout, stamped.Line(name, stamp))
+		fmt.Fprint(stdout, stamped.Line(program, stamp))
 		return exitDone
 	}
 	config, err := opts.complete()
@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	// Before any client is made: a client reads the verbosity when it is made.
 	if err := setUpLogging(opts.logging, stderr); err != nil {
-		fmt.Fprintf(stderr, "%s: set up logging: %s\n", name, oneLine(err))
+		fmt.Fprintf(stderr, "%s: set up logging: %s\n", program, oneLine(err))
 		return exitFailed
 	}
 	defer klog.Flush()
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // refuse prints one line for each error in the arguments.
 func refuse(stderr io.Writer, err error) int {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		fmt.Fprintf(stderr, "%s: %s\n", name, line)
+		fmt.Fprintf(stderr, "%s: %s\n", program, line)
 	}
 	return exitUsage
 }
