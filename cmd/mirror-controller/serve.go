@@ -16,28 +16,33 @@ import (
 	"k8s.io/klog/v2"
 )
 
-const (
-	// serveOff is the address that switches an endpoint off.
-	serveOff = "0"
-	// serveFlush is how long a stopping process waits for the last responses.
-	serveFlush = time.Second
+// serveOff is the address that switches an endpoint off.
+const serveOff = "0"
 
-	// Anybody in the cluster may connect, so these bound the memory for connections. Go's limit of a header is 1 MiB.
-	maxHeader   = 8 << 10 // bytes
+// serveFlush is how long a stopping process waits for the last responses.
+const serveFlush = time.Second
+
+// Anybody in the cluster may connect, so these two bound what the connections
+// cost. Probes and scrapes need far less.
+const (
+	maxHeader   = 8 << 10 // bytes; Go's default is 1 MiB
 	readTimeout = 2 * time.Second
 )
 
 // endpoint is an address at which the process serves HTTP.
 type endpoint struct {
-	name, address string
-	handler       http.Handler
-	// writeTimeout bounds the time from the end of the request header to the end of the response.
+	name    string // in errors and in the log
+	address string // host:port, or serveOff
+	handler http.Handler
+	// writeTimeout bounds the time from the end of the request header to the
+	// end of the response.
 	writeTimeout time.Duration
 	// maxConnections bounds the open connections; others wait.
 	maxConnections int
 }
 
-// serve serves the endpoint until stop is called, which waits a moment for the last responses.
+// serve serves the endpoint in the background. stop ends that, after it has
+// waited a moment for the last responses.
 func (e endpoint) serve(ctx context.Context) (stop func(), err error) {
 	if e.address == serveOff {
 		return func() {}, nil
@@ -54,13 +59,16 @@ func (e endpoint) serve(ctx context.Context) (stop func(), err error) {
 		WriteTimeout:   e.writeTimeout,
 		ErrorLog:       logs.NewLogger(""),
 	}
-	server.SetKeepAlivesEnabled(false) // or idle connections could keep probes out
+	// Idle connections count, too, and could keep probes out.
+	server.SetKeepAlivesEnabled(false)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(netutil.LimitListener(listener, e.maxConnections)) // returns when it is shut down
+		// The error is that of a server that was shut down.
+		_ = server.Serve(netutil.LimitListener(listener, e.maxConnections))
 	}()
 	return func() {
+		// ctx has ended already when the process stops.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), serveFlush)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
@@ -70,37 +78,45 @@ func (e endpoint) serve(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// healthEndpoint returns the endpoint of the probes.
+// healthEndpoint returns the endpoint of the probes. A kubelet asks every few
+// seconds; a thousand connections leave it room beside whoever else connects.
 func healthEndpoint(address string, handler http.Handler) endpoint {
 	return endpoint{"health", address, handler, 10 * time.Second, 1000}
 }
 
-// healthHandler answers the probes of a kubelet. Liveness fails for a leader that should have ended, because it has not
-// renewed its lease. Readiness fails until the caches are full, and after the end of ctx. A standby is alive and ready.
-// An API server that is away changes neither.
-func healthHandler(ctx context.Context, watchdog *leaderelection.HealthzAdaptor, synced func() bool) http.Handler {
+// healthHandler answers the probes of a kubelet.
+//
+// Liveness fails for a leader that should have ended, because it has not
+// renewed its Lease. Readiness fails until the caches are full, and after the
+// end of ctx. A standby is alive and ready. An API server that is away changes
+// neither: a restart would not bring it back.
+func healthHandler(
+	ctx context.Context, watchdog *leaderelection.HealthzAdaptor, synced func() bool,
+) http.Handler {
 	caches := healthz.NamedCheck("caches", func(*http.Request) error {
 		if !synced() {
 			return errors.New("the caches are not full yet")
 		}
 		return nil
 	})
-	alive := []healthz.HealthChecker{healthz.PingHealthz, watchdog}
 	mux := http.NewServeMux()
-	healthz.InstallHandler(mux, alive...)
-	healthz.InstallLivezHandler(mux, alive...)
+	healthz.InstallHandler(mux, healthz.PingHealthz, watchdog) // the former /livez: /healthz
+	healthz.InstallLivezHandler(mux, healthz.PingHealthz, watchdog)
 	healthz.InstallReadyzHandler(mux, caches, healthz.NewShutdownHealthz(ctx.Done()))
 	return mux
 }
 
-// checkAddress returns why nothing can be served at the address, or nothing.
-func checkAddress(address string) string {
+// checkAddress returns an error if nothing can be served at the address that a
+// flag has: it is neither serveOff nor ends with a port.
+func checkAddress(flag, address string) error {
 	if address == serveOff {
-		return ""
+		return nil
 	}
-	_, port, err := net.SplitHostPort(address)
-	if _, notPort := strconv.ParseUint(port, 10, 16); err != nil || notPort != nil {
-		return "must be an address with a port, such as :8081 or 127.0.0.1:8081, or 0 (off)"
+	_, port, notAddress := net.SplitHostPort(address)
+	_, notPort := strconv.ParseUint(port, 10, 16)
+	if notAddress != nil || notPort != nil {
+		return wrongValue(flag, address,
+			"must be an address with a port, such as :8081 or 127.0.0.1:8081, or 0 (off)")
 	}
-	return ""
+	return nil
 }
