@@ -27,13 +27,22 @@ import (
 
 // electionOptions are the flags of the leader election.
 type electionOptions struct {
-	enabled                                   bool
-	leaseDuration, renewDeadline, retryPeriod time.Duration
-	name, namespace                           string // of the Lease
+	enabled bool
+
+	// A Lease that was not renewed for leaseDuration can be taken. The leader
+	// renews it every retryPeriod, and gives up after renewDeadline.
+	leaseDuration time.Duration
+	renewDeadline time.Duration
+	retryPeriod   time.Duration
+
+	// name and namespace are those of the Lease.
+	name      string
+	namespace string
 }
 
-// newElectionOptions returns the defaults of Kubernetes' own components. A standby reads the Lease every 1 to 2.2 retry
-// periods, and so takes over within the promised 5 s after a release.
+// newElectionOptions returns the defaults of Kubernetes' own components. A
+// standby reads the Lease every 1 to 2.2 retry periods, and so takes over
+// within the promised 5 s after a release.
 func newElectionOptions() electionOptions {
 	return electionOptions{
 		leaseDuration: 15 * time.Second,
@@ -43,26 +52,29 @@ func newElectionOptions() electionOptions {
 	}
 }
 
+// bind adds flags that set the options.
 func (o *electionOptions) bind(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.enabled, "leader-elect", o.enabled,
+	fs.BoolVar(&o.enabled, "leader-elect", false,
 		"Write only while holding a Lease. Several replicas can run, and one of them writes.")
 	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", o.leaseDuration,
-		"Time after which another replica can take a Lease that was not renewed. In whole seconds, and more than the "+
-			"renew deadline plus the retry period.")
+		"Time after which another replica can take a Lease that was not renewed. In whole "+
+			"seconds, and more than the renew deadline plus the retry period.")
 	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", o.renewDeadline,
 		"Time for which the leader tries to renew the Lease before it stops writing and exits.")
 	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", o.retryPeriod,
-		"Time between two attempts to acquire or renew the Lease. A standby tries every 1 to 2.2 times this period.")
+		"Time between two attempts to acquire or renew the Lease. A standby tries every 1 to "+
+			"2.2 times this period.")
 	fs.StringVar(&o.name, "leader-elect-resource-name", o.name,
 		"Name of the Lease. All replicas of an installation use the same name.")
-	fs.StringVar(&o.namespace, "leader-elect-resource-namespace", o.namespace,
+	fs.StringVar(&o.namespace, "leader-elect-resource-namespace", "",
 		"Namespace of the Lease. Default: the namespace of the pod.")
 }
 
-// podNamespaceFile holds the namespace of a pod.
+// podNamespaceFile holds the namespace of a pod. Tests replace it.
 var podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// complete fills in the namespace of the Lease, and returns every error in the options, joined.
+// complete fills in the namespace of the Lease, and returns every error in the
+// options, joined.
 func (o *electionOptions) complete() error {
 	wrong := o.checkTimes()
 	if len(validation.IsDNS1123Subdomain(o.name)) > 0 {
@@ -70,41 +82,59 @@ func (o *electionOptions) complete() error {
 			"must be the name of a Lease: lower-case letters, digits, '-' and '.'"))
 	}
 	if o.enabled && o.namespace == "" {
-		content, _ := os.ReadFile(podNamespaceFile) // outside a pod there is none
-		if o.namespace = strings.TrimSpace(string(content)); o.namespace == "" {
-			wrong = append(wrong, errors.New("--leader-elect-resource-namespace: required with --leader-elect outside a pod: "+
-				"give the namespace of the Lease"))
+		content, _ := os.ReadFile(podNamespaceFile) // there is none outside a pod
+		o.namespace = strings.TrimSpace(string(content))
+		if o.namespace == "" {
+			wrong = append(wrong, errors.New("--leader-elect-resource-namespace: required "+
+				"with --leader-elect outside a pod: give the namespace of the Lease"))
 		}
 	} else if o.namespace != "" && len(validation.IsDNS1123Label(o.namespace)) > 0 {
-		wrong = append(wrong, wrongValue("--leader-elect-resource-namespace", o.namespace, "must be the name of a namespace"))
+		wrong = append(wrong, wrongValue("--leader-elect-resource-namespace", o.namespace,
+			"must be the name of a namespace"))
 	}
 	return errors.Join(wrong...)
 }
 
 // checkTimes returns an error for each duration that is wrong.
 func (o *electionOptions) checkTimes() (wrong []error) {
-	bad := func(is bool, flag string, value time.Duration, want string, args ...any) {
+	refuseIf := func(is bool, flag string, value time.Duration, problem string, args ...any) {
 		if is {
-			wrong = append(wrong, wrongValue("--leader-elect-"+flag, value.String(), fmt.Sprintf(want, args...)))
+			problem = fmt.Sprintf(problem, args...)
+			wrong = append(wrong, wrongValue("--leader-elect-"+flag, value.String(), problem))
 		}
 	}
+
+	// The Lease stores whole seconds.
 	inSeconds := o.leaseDuration >= time.Second && o.leaseDuration%time.Second == 0
-	bad(!inSeconds, "lease-duration", o.leaseDuration, "must be 1s or more, in whole seconds, such as 15s")
-	// The elector waits a retry period, and then tries until the deadline. A term must not outlast the Lease.
+	refuseIf(!inSeconds, "lease-duration", o.leaseDuration,
+		"must be 1s or more, in whole seconds, such as 15s")
+
+	// The elector waits a retry period, and then tries until the deadline. A
+	// term must not outlast the Lease, or two replicas could write.
 	term := o.renewDeadline + o.retryPeriod
-	bad(inSeconds && o.leaseDuration <= term, "lease-duration", o.leaseDuration,
-		"must be more than --leader-elect-renew-deadline=%v plus --leader-elect-retry-period=%v, such as %v",
-		o.renewDeadline, o.retryPeriod, term.Truncate(time.Second)+time.Second)
-	bad(o.renewDeadline <= 0, "renew-deadline", o.renewDeadline, "must be more than 0, such as 10s")
-	bad(o.retryPeriod <= 0, "retry-period", o.retryPeriod, "must be more than 0, such as 2s")
-	jittered := time.Duration(leaderelection.JitterFactor * float64(o.retryPeriod))
-	bad(o.renewDeadline > 0 && jittered >= o.renewDeadline, "retry-period", o.retryPeriod,
-		"1.2 times it must be less than --leader-elect-renew-deadline=%v, such as %v", o.renewDeadline, o.renewDeadline/5)
+	refuseIf(inSeconds && o.leaseDuration <= term, "lease-duration", o.leaseDuration,
+		"must be more than --leader-elect-renew-deadline=%v plus --leader-elect-retry-period=%v, "+
+			"such as %v", o.renewDeadline, o.retryPeriod, term.Truncate(time.Second)+time.Second)
+
+	refuseIf(o.renewDeadline <= 0, "renew-deadline", o.renewDeadline,
+		"must be more than 0, such as 10s")
+	refuseIf(o.retryPeriod <= 0, "retry-period", o.retryPeriod,
+		"must be more than 0, such as 2s")
+
+	// client-go requires that one retry fits before the deadline. It lengthens
+	// the period by chance, up to its JitterFactor.
+	longestRetry := time.Duration(leaderelection.JitterFactor * float64(o.retryPeriod))
+	refuseIf(o.renewDeadline > 0 && longestRetry >= o.renewDeadline, "retry-period", o.retryPeriod,
+		"1.2 times it must be less than --leader-elect-renew-deadline=%v, such as %v",
+		o.renewDeadline, o.renewDeadline/5)
 	return wrong
 }
 
-// lock returns the lock that the options describe, under an identity that no other process has. A request takes half
-// of the renew deadline at most, and closes its connection then: with HTTP/2, other requests would keep a dead one.
+// lock returns the lock that the options describe, under an identity that no
+// other process has. It has a client of its own, so that other requests cannot
+// delay a renewal. A request takes half of the renew deadline at most, and
+// closes its connection then: with HTTP/2, other requests would keep a dead
+// connection open.
 func (o *electionOptions) lock(config *rest.Config) (resourcelock.Interface, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -122,17 +152,21 @@ func (o *electionOptions) lock(config *rest.Config) (resourcelock.Interface, err
 	}, err
 }
 
-// election acquires a Lease and renews it. It is the lock of its elector.
+// election acquires a Lease and renews it, by client-go's elector. It is itself
+// the lock of that elector, so that it can end a term when it reads the Lease:
+// see Get.
 type election struct {
 	resourcelock.Interface
 	elector *leaderelection.LeaderElector
-	begun   chan context.Context
-	cancel  context.CancelFunc // ends it
+	begun   chan context.Context // the context of the term, once this process leads
+	cancel  context.CancelFunc   // ends the election, and with it the term
 }
 
-// newElection returns an election of which the watchdog knows.
-func (o *electionOptions) newElection(lock resourcelock.Interface, watchdog *leaderelection.HealthzAdaptor) (
-	*election, error) {
+// newElection returns an election that has not begun. The watchdog fails from
+// then on if the term should have ended and has not.
+func (o *electionOptions) newElection(
+	lock resourcelock.Interface, watchdog *leaderelection.HealthzAdaptor,
+) (*election, error) {
 	e := &election{Interface: lock, begun: make(chan context.Context, 1)}
 	var err error
 	e.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -150,8 +184,9 @@ func (o *electionOptions) newElection(lock resourcelock.Interface, watchdog *lea
 				}
 			},
 		},
-		// Not ReleaseOnCancel: it would also release the Lease after a failed renewal, while writes are in flight, and after
-		// a pause it could release that of the next leader.
+		// Not ReleaseOnCancel: it would also release the Lease after a failed
+		// renewal, while writes are in flight, and after a pause it could
+		// release that of the next leader.
 	})
 	if err == nil {
 		watchdog.SetLeaderElection(e.elector)
@@ -159,9 +194,13 @@ func (o *electionOptions) newElection(lock resourcelock.Interface, watchdog *lea
 	return e, err
 }
 
-// Get ends a term as soon as the Lease has another holder, or has expired while the process stood still: the elector
-// would go on until the renew deadline.
-func (e *election) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+// Get reads the Lease, as the elector does before each renewal. It ends a term
+// as soon as the Lease has another holder, or has expired while the process
+// stood still, such as in a suspended virtual machine: the elector would go on
+// until the renew deadline.
+func (e *election) Get(ctx context.Context) (
+	*resourcelock.LeaderElectionRecord, []byte, error,
+) {
 	if err := e.elector.Check(0); err != nil {
 		e.cancel()
 		return nil, nil, err
@@ -175,59 +214,78 @@ func (e *election) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord,
 }
 
 const (
-	readyPeriod    = 10 * time.Millisecond // the time between two checks whether the caches are full
+	// readyPeriod is the time between two checks whether the caches are full.
+	readyPeriod = 10 * time.Millisecond
+	// releaseRetry is the time between two attempts to release the Lease, and
+	// releaseTimeout that after which it is left to expire.
 	releaseRetry   = 100 * time.Millisecond
 	releaseTimeout = 5 * time.Second
 )
 
-// run calls work, which writes while this process leads, and returns its error. The election begins when ready returns
-// true: a leader without full caches would block the Lease. run gives the Lease back when work resigns or returns, and
-// leaves one that is lost to expire: the last writes may still be on their way.
+// run calls work, which writes while this process leads, and returns its error.
+//
+// The election begins when ready returns true: a leader without full caches
+// would keep the Lease from others and write nothing. run releases the Lease
+// when work resigns, or returns without an error. One that is lost is left to
+// expire: the last writes may still be on their way.
 func (e *election) run(
-	ctx context.Context, ready func() bool, work func(context.Context, mirror.Leadership) error) error {
+	ctx context.Context, ready func() bool, work func(context.Context, mirror.Leadership) error,
+) error {
+	// The end of ctx does not end the election: the last writes need the Lease.
 	electing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
 	e.cancel = cancel
-	ended := make(chan bool, 1) // after it stood
-	go func() {
-		full := func(context.Context) (bool, error) { return ready(), nil }
-		stands := wait.PollUntilContextCancel(electing, readyPeriod, true, full) == nil
-		if stands {
-			e.elector.Run(electing)
-		}
-		ended <- stands
-	}()
+	stood := make(chan bool, 1)
+	go func() { stood <- e.stand(electing, ready) }()
+
 	resign := sync.OnceFunc(func() {
 		cancel()
-		if !<-ended {
-			return
+		if !<-stood {
+			return // nothing was asked of the API server, so nothing is to be released
 		}
 		if err := e.release(context.WithoutCancel(ctx)); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot release the Lease, it has to expire", "lease", e.Describe())
+			klog.FromContext(ctx).Error(err, "Cannot release the Lease, it has to expire",
+				"lease", e.Describe())
 		}
 	})
-	defer cancel()
 	if err := work(ctx, mirror.Leadership{Begun: e.begun, Resign: resign}); err != nil {
 		return fmt.Errorf("lease %s: %w", e.Describe(), err)
 	}
-	resign() // a process that has not led may have the Lease all the same: the answer was lost
+	// A process that has not led does not resign, and may have the Lease all
+	// the same: the answer to its last request was lost.
+	resign()
 	return nil
 }
 
-// release gives the Lease back if this process has it, so that the next leader need not wait until it expires. It tries
-// more than once: a renewal that was on its way when the election ended causes a conflict.
+// stand waits until ready returns true, and then acquires and renews the Lease
+// until ctx ends or the Lease is lost. It reports whether the election began.
+func (e *election) stand(ctx context.Context, ready func() bool) bool {
+	isReady := func(context.Context) (bool, error) { return ready(), nil }
+	if wait.PollUntilContextCancel(ctx, readyPeriod, true, isReady) != nil {
+		return false
+	}
+	e.elector.Run(ctx)
+	return true
+}
+
+// release gives the Lease back if this process has it, so that the next leader
+// need not wait until it expires. It tries more than once: a renewal that was
+// on its way when the election ended causes a conflict.
 func (e *election) release(ctx context.Context) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, releaseRetry, releaseTimeout, true, func(ctx context.Context) (bool, error) {
+	try := func(ctx context.Context) (bool, error) {
 		var record *resourcelock.LeaderElectionRecord
 		record, _, last = e.Interface.Get(ctx)
 		if last == nil && record.HolderIdentity == e.Identity() {
-			record.HolderIdentity, record.LeaseDurationSeconds = "", 1 // 0 is refused
+			record.HolderIdentity = ""
+			record.LeaseDurationSeconds = 1 // the API server refuses 0
 			last = e.Update(ctx, *record)
 		}
 		return last == nil || apierrors.IsNotFound(last), nil
-	})
+	}
+	err := wait.PollUntilContextTimeout(ctx, releaseRetry, releaseTimeout, true, try)
 	if err == nil {
 		return nil
 	}
-	return cmp.Or(last, err)
+	return cmp.Or(last, err) // the error of an attempt shows more than that of the time
 }
