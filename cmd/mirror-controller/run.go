@@ -21,17 +21,19 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// program is the name of the program: in its messages, as the author of its events, and to the API server.
+// program is the name of the program: in its messages, as the author of its
+// events, and to the API server.
 const program = "mirror-controller"
 
 // Exit codes.
 const (
-	exitDone   = 0 // did what it was asked, or was asked to stop
-	exitFailed = 1
+	exitDone   = 0 // did what it was asked to do, or was asked to stop
+	exitFailed = 1 // a restart may help
 	exitUsage  = 2 // wrong arguments or a wrong kubeconfig: a restart cannot help
 )
 
-// run is the whole program. It returns its exit code, at the latest when ctx ends or a signal arrives.
+// run is the whole program, and returns its exit code. It mirrors until ctx
+// ends, a signal arrives, or it fails.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	opts := newOptions()
 	sections := opts.bind()
@@ -51,21 +53,29 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return refuse(stderr, err)
 	}
+
 	// Before any client is made: a client reads the verbosity when it is made.
 	if err := setUpLogging(opts.logging, stderr); err != nil {
 		fmt.Fprintf(stderr, "%s: set up logging: %s\n", program, oneLine(err))
 		return exitFailed
 	}
 	defer klog.Flush()
-
 	logger := klog.FromContext(ctx)
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	defer context.AfterFunc(ctx, func() {
-		stop() // the next signal has its default effect
-		logger.Info("Stopping, a second signal ends the process at once", "reason", context.Cause(ctx))
-	})()
-	logger.Info("Starting", "version", version(), "server", config.Host, "flags", notDefault(flags))
+
+	// The first signal ends ctx. The second one has its default effect, because
+	// the first one also ends the catching of signals.
+	ctx, stopCatching := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stopCatching()
+	forgetSignal := context.AfterFunc(ctx, func() {
+		stopCatching()
+		logger.Info("Stopping, a second signal ends the process at once",
+			"reason", context.Cause(ctx))
+	})
+	// Runs before stopCatching, which ends ctx, too: no signal, no log line.
+	defer forgetSignal()
+
+	logger.Info("Starting",
+		"version", version(), "server", config.Host, "flags", notDefault(flags))
 	if err := control(ctx, config, opts); err != nil {
 		logger.Error(err, "Failed")
 		return exitFailed
@@ -73,7 +83,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitDone
 }
 
-// refuse prints one line for each error in the arguments.
+// refuse prints one line for each of the joined errors in the arguments, and
+// returns the exit code.
 func refuse(stderr io.Writer, err error) int {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintf(stderr, "%s: %s\n", program, line)
@@ -81,20 +92,25 @@ func refuse(stderr io.Writer, err error) int {
 	return exitUsage
 }
 
-// maxVerbosity is the highest verbosity; each higher one counts as this. From 8 on client-go logs the bodies of
-// requests and answers, which hold the data of ConfigMaps.
+// maxVerbosity is the highest verbosity; each higher one counts as this one.
+// From 8 on client-go logs the bodies of requests and answers, which hold the
+// data of ConfigMaps.
 const maxVerbosity = 7
 
-// setUpLogging makes klog, and so everything that logs in this process, write to w.
+// setUpLogging has klog, and so everything that logs in this process, write to
+// w.
 func setUpLogging(c *logsapi.LoggingConfiguration, w io.Writer) error {
 	c.Verbosity = min(c.Verbosity, maxVerbosity)
-	return logsapi.ValidateAndApplyWithOptions(c, &logsapi.LoggingOptions{ErrorStream: w, InfoStream: w}, nil)
+	streams := &logsapi.LoggingOptions{ErrorStream: w, InfoStream: w}
+	return logsapi.ValidateAndApplyWithOptions(c, streams, nil)
 }
 
-// stuckTolerance is the time after the end of its lease from which on a leader counts as stuck.
+// stuckTolerance is the time after the end of its lease from which on a leader
+// fails its liveness probe. kube-controller-manager has the same 20 s.
 const stuckTolerance = 20 * time.Second
 
-// control mirrors until ctx ends. When it returns, nothing is written any more.
+// control builds the controller and what surrounds it, and mirrors until ctx
+// ends. When it returns, nothing is written any more.
 func control(ctx context.Context, config *rest.Config, opts *options) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -108,6 +124,9 @@ func control(ctx context.Context, config *rest.Config, opts *options) error {
 	if err != nil {
 		return err
 	}
+
+	// The probes and the metrics answer also in a standby, and until the last
+	// write has ended.
 	watchdog := leaderelection.NewLeaderHealthzAdaptor(stuckTolerance)
 	for _, e := range []endpoint{
 		healthEndpoint(opts.healthAddress, healthHandler(ctx, watchdog, controller.Synced)),
@@ -119,6 +138,7 @@ func control(ctx context.Context, config *rest.Config, opts *options) error {
 		}
 		defer stop()
 	}
+
 	if !opts.election.enabled {
 		return controller.Run(ctx, mirror.Alone(ctx))
 	}
