@@ -1,6 +1,9 @@
-// Command mirror-controller keeps copies of the ConfigMaps that are labelled mirror=true in all namespaces whose name
-// begins with a given prefix. Package mirror does the work. This package has the concerns of the process: flags, the
-// connection to the API server, the lease, probes, logging, events and signals.
+// Command mirror-controller keeps a copy of every ConfigMap that is labelled
+// mirror=true in each namespace whose name begins with a given prefix.
+//
+// Package mirror does the work. This package has the concerns of the process:
+// flags, the connection to the API server, the Lease, probes, metrics, logging,
+// events and signals.
 package main
 
 import (
@@ -10,7 +13,8 @@ import (
 	stamped "github.com/mirror-controller/mirror-controller/cmd/internal/version"
 )
 
-// stamp is the version that the Makefile and the Dockerfile set (-ldflags "-X main.stamp=v1.2.3").
+// stamp is the version that the Makefile and the Dockerfile set with -ldflags
+// "-X main.stamp=v1.2.3". It is empty in a program that go run built.
 var stamp string
 
 func version() string { return stamped.Of(stamp) }
