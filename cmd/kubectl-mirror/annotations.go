@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+const followArguments = ": have the annotations of the ClusterRoleBinding follow the arguments: see " +
+	"deploy/docs/policies.md"
+
+// checkSettings compares the flags with the annotations by which the policies go, and with which they know the account.
+func (k *checker) checkSettings(ctx context.Context) line {
+	const label = plan.Domain + "/installation"
+	list, err := k.Client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{LabelSelector: label})
+	if err != nil {
+		return unknown(err)
+	}
+	isAccount := func(s rbacv1.Subject) bool { return account(s.Namespace, s.Name) == k.account() }
+	for _, b := range list.Items {
+		if !slices.ContainsFunc(b.Subjects, isAccount) {
+			continue
+		}
+		text := "the annotations of ClusterRoleBinding " + b.Name
+		if differs := k.settings.differsFrom(b.Annotations); len(differs) > 0 {
+			return todo(text + " differ from the flags: " + strings.Join(differs, "; ") + followArguments)
+		}
+		return ok(text + " follow the flags")
+	}
+	return todo("no ClusterRoleBinding with the label " + label + " names " + k.account() +
+		": bind the account as deploy/base/rbac.yaml does")
+}
+
+// annotated are the flags that annotations repeat: see deploy/docs/policies.md.
+var annotated = append(deciding[:8:8], "leader-elect-resource-name", "leader-elect-resource-namespace")
+
+// differsFrom returns how annotations differ from the flags that they repeat. Where there is none, the default counts.
+func (s *settings) differsFrom(annotations map[string]string) (differs []string) {
+	for _, name := range annotated {
+		flag := s.flags.Lookup(name)
+		value, ok := annotations[plan.Domain+"/"+name]
+		if !ok {
+			value = flag.DefValue
+		}
+		wanted := flag.Value.String()
+		if name == "namespace-selector" {
+			wanted = requirements(wanted)
+		}
+		if !items(value).Equal(items(wanted)) || name != "namespace-selector" && strings.Contains(value, "\n") {
+			differs = append(differs, fmt.Sprintf("%s is %q, and the flag %q", name, value, wanted))
+		}
+	}
+	return differs
+}
+
+// operators are those of a requirement of a selector, as the annotation has them.
+var operators = map[selection.Operator]string{
+	selection.In: "In", selection.Equals: "In", selection.DoubleEquals: "In", selection.NotIn: "NotIn",
+	selection.NotEquals: "NotIn", selection.Exists: "Exists", selection.DoesNotExist: "DoesNotExist",
+}
+
+// requirements returns a selector as the annotation has it: one requirement a line, such as "team In red,blue".
+func requirements(selector string) string {
+	parsed, _ := labels.ParseToRequirements(selector) // it is valid
+	var lines []string
+	for _, r := range parsed {
+		values := strings.Join(r.Values().List(), ",")
+		lines = append(lines, strings.TrimSpace(r.Key()+" "+operators[r.Operator()]+" "+values))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// items returns the lines of an annotation, each with its items in order.
+func items(value string) sets.Set[string] {
+	all := sets.New[string]()
+	for line := range strings.SplitSeq(value, "\n") {
+		head := line[:strings.LastIndex(line, " ")+1]
+		all.Insert(head + strings.Join(sets.List(sets.New(strings.Split(line[len(head):], ",")...)), ","))
+	}
+	return all.Delete("")
+}
