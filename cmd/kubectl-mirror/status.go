@@ -75,7 +75,7 @@ func (s *session) read(ctx context.Context, asked types.NamespacedName) ([]*snap
 	if asked.Namespace == "" {
 		return nil, s.narrowed
 	}
-	return s.Reported(ctx, asked)
+	return s.SourcesByReports(ctx, asked)
 }
 
 // readCluster reads what the cluster holds and, from the events, what no object shows.

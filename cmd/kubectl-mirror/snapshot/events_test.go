@@ -76,7 +76,7 @@ func TestC70Judge(t *testing.T) {
 			}
 		}
 		reader := &snapshot.Reader{Client: client, Rules: plan.NewRules(&o)}
-		all, err := reader.Reported(t.Context(), plan.KeyOf(tc.source))
+		all, err := reader.SourcesByReports(t.Context(), plan.KeyOf(tc.source))
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%s: got %d sources, %v", tc.events, len(all), err)
 		}

@@ -1,4 +1,10 @@
-// Package snapshot reads the sources and copies of one controller, and has package plan decide about each target.
+// Package snapshot reads the sources and copies of one controller, and has
+// package plan decide about each target, as the controller would.
+//
+// A [Snapshot] has the same objects as the cache of the controller, read once
+// instead of watched, so its decisions are those of the controller. They leave
+// out what no object shows, such as a write that the API server rejects. The
+// controller reports that in its events: see [Reports]. A [Source] joins both.
 package snapshot
 
 import (
@@ -7,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,38 +33,67 @@ type Reader struct {
 	Rules  *plan.Rules // of the controller
 }
 
-// Read returns what the cluster holds, with the decision about each target. With a name it leaves out all that has
-// another.
+// Snapshot is what a cluster holds, and the decision about each target.
+type Snapshot struct {
+	Rules      *plan.Rules
+	Namespaces map[string]*corev1.Namespace // by name
+
+	groups map[string]*group // by name
+	// metadata has, of the copies of each content, the one that has lent the
+	// others its labels and annotations: see add.
+	metadata map[string]*corev1.ConfigMap
+}
+
+// group is all that has one name, such as each ConfigMap that is called
+// settings: the sources, which contend for the same targets, and what is there.
+type group struct {
+	name      string
+	sources   []*plan.Source
+	view      *plan.View                   // of sources
+	objects   map[string]*corev1.ConfigMap // by namespace
+	decisions map[string]*plan.Change      // by namespace
+}
+
+// Read returns what the cluster holds, with the decision about each target.
+// With a name it leaves out all that has another.
 func (r *Reader) Read(ctx context.Context, name string) (*Snapshot, error) {
-	s := &Snapshot{Rules: r.Rules, names: map[string]*group{}, shared: map[string]*corev1.ConfigMap{}}
-	o := listOptions(fmt.Sprintf("%s in (%s,%s)", r.Rules.Label(), plan.SourceValue, plan.CopyValue), name)
-	err := each(ctx, r.Client.CoreV1().ConfigMaps("").List, o, s.add)
-	if err == nil {
-		s.Namespaces, err = r.Namespaces(ctx) // last, so that the namespace of every ConfigMap is there
+	s := &Snapshot{
+		Rules:    r.Rules,
+		groups:   map[string]*group{},
+		metadata: map[string]*corev1.ConfigMap{},
 	}
-	for _, g := range s.names {
-		if err == nil {
-			err = r.decide(ctx, s, g)
-		}
+	selector := fmt.Sprintf("%s in (%s,%s)", r.Rules.Label(), plan.SourceValue, plan.CopyValue)
+	err := each(ctx, r.Client.CoreV1().ConfigMaps("").List, listOptions(selector, name), s.add)
+	if err == nil {
+		// After the ConfigMaps, so that the namespace of each of them is there.
+		s.Namespaces, err = r.Namespaces(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
+	for _, g := range s.groups {
+		if err := r.decideWithForeign(ctx, s, g); err != nil {
+			return nil, err
+		}
+	}
 	return s, nil
 }
 
-// decide decides about every target of a name. Where a copy is to be created, it asks for the objects without a label
-// of ours, which no watch shows.
-func (r *Reader) decide(ctx context.Context, s *Snapshot, g *group) error {
+// decideWithForeign decides about every target of a name. Where a copy is to be
+// created, a foreign ConfigMap without a mirror label may be in the way, which
+// the first list does not show. Then it lists all of the name, and decides
+// again.
+func (r *Reader) decideWithForeign(ctx context.Context, s *Snapshot, g *group) error {
 	if !s.decide(g) {
 		return nil
 	}
-	err := each(ctx, r.Client.CoreV1().ConfigMaps("").List, listOptions("", g.name), func(cm *corev1.ConfigMap) {
+	addMissing := func(cm *corev1.ConfigMap) {
 		if g.objects[cm.Namespace] == nil {
 			r.Rules.Strip(cm)
 			g.objects[cm.Namespace] = cm
 		}
-	})
+	}
+	err := each(ctx, r.Client.CoreV1().ConfigMaps("").List, listOptions("", g.name), addMissing)
 	s.decide(g)
 	return err
 }
@@ -71,7 +107,18 @@ func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*corev1.Con
 	return cm, err
 }
 
-// listOptions selects objects by their labels and, unless it is empty, by a name.
+// Namespaces returns all namespaces, by name.
+func (r *Reader) Namespaces(ctx context.Context) (map[string]*corev1.Namespace, error) {
+	all := map[string]*corev1.Namespace{}
+	return all, each(ctx, r.Client.CoreV1().Namespaces().List, metav1.ListOptions{},
+		func(ns *corev1.Namespace) {
+			plan.StripNamespace(ns)
+			all[ns.Name] = ns
+		})
+}
+
+// listOptions selects objects by their labels and, unless it is empty, by a
+// name.
 func listOptions(selector, name string) metav1.ListOptions {
 	o := metav1.ListOptions{LabelSelector: selector}
 	if name != "" {
@@ -80,16 +127,23 @@ func listOptions(selector, name string) metav1.ListOptions {
 	return o
 }
 
-// A ConfigMap has up to a megabyte, so the first page of a list is small, and the next ones have as many objects as fit
-// into pageBytes by the size of the last.
+// A ConfigMap has up to a megabyte, so the first page of a list is small. A
+// next page has as many objects as fit into pageBytes by the size of the last
+// page.
 const (
-	firstPage, largestPage = 25, 5000
-	pageBytes              = 8 << 20
+	firstPage   = 25      // objects
+	largestPage = 5000    // objects
+	pageBytes   = 8 << 20 // 8 MiB
 )
 
-// each calls f for every object of a list, which it does not keep. It reads the next page meanwhile.
-func each[L, T runtime.Object](ctx context.Context, read func(context.Context, metav1.ListOptions) (L, error),
-	o metav1.ListOptions, f func(T)) error {
+// each calls f for every object of a list, which it does not keep. It reads the
+// next page meanwhile.
+func each[L, T runtime.Object](
+	ctx context.Context,
+	read func(context.Context, metav1.ListOptions) (L, error),
+	o metav1.ListOptions,
+	f func(T),
+) error {
 	limit := firstPage
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		o.Limit = int64(limit)
@@ -97,7 +151,8 @@ func each[L, T runtime.Object](ctx context.Context, read func(context.Context, m
 		if err != nil {
 			return nil, err
 		}
-		size := max(1, any(page).(interface{ Size() int }).Size()) // in bytes
+		// Size is a method of all types with a protobuf encoding.
+		size := max(1, any(page).(interface{ Size() int }).Size()) // bytes
 		limit = max(firstPage, min(largestPage, meta.LenList(page)*pageBytes/size))
 		return page, nil
 	})
@@ -108,103 +163,102 @@ func each[L, T runtime.Object](ctx context.Context, read func(context.Context, m
 	})
 }
 
-// Namespaces lists the namespaces, by name.
-func (r *Reader) Namespaces(ctx context.Context) (map[string]*corev1.Namespace, error) {
-	out := map[string]*corev1.Namespace{}
-	err := each(ctx, r.Client.CoreV1().Namespaces().List, metav1.ListOptions{}, func(ns *corev1.Namespace) {
-		plan.StripNamespace(ns)
-		out[ns.Name] = ns
-	})
-	return out, err
-}
-
-// Snapshot is what a cluster holds, and the decision about each target.
-type Snapshot struct {
-	Rules      *plan.Rules
-	Namespaces map[string]*corev1.Namespace
-
-	names  map[string]*group
-	shared map[string]*corev1.ConfigMap // whose labels and annotations others share
-}
-
-// group is all that has one name: the sources, and the ConfigMaps, by namespace.
-type group struct {
-	name      string
-	sources   []*plan.Source
-	view      *plan.View
-	objects   map[string]*corev1.ConfigMap // by namespace
-	decisions map[string]*plan.Change      // by namespace
-}
-
-// add adds a ConfigMap with a mirror label, without its payload.
+// add adds a ConfigMap with a mirror label, without its payload: a cluster may
+// have more copies than fit into memory with theirs.
 func (s *Snapshot) add(cm *corev1.ConfigMap) {
-	g := s.names[cm.Name]
+	g := s.groups[cm.Name]
 	if g == nil {
 		g = &group{name: cm.Name, objects: map[string]*corev1.ConfigMap{}}
-		s.names[cm.Name] = g
+		s.groups[cm.Name] = g
 	}
 	g.objects[cm.Namespace] = cm
 	s.Rules.Strip(cm)
 	if s.Rules.AsksToBeMirrored(cm) {
 		g.sources = append(g.sources, s.Rules.ParseSource(cm))
-		cm.Data, cm.BinaryData = nil, nil
+		// Strip leaves the payload of a source, which has been parsed now.
+		cm.Data = nil
+		cm.BinaryData = nil
 	}
-	// All copies of a source that are in sync have equal labels and annotations.
-	k := cm.Name + cm.Annotations[plan.ChecksumAnnotation]
-	switch same := s.shared[k]; {
-	case same == nil:
-		s.shared[k] = cm
-	case maps.Equal(same.Labels, cm.Labels) && maps.Equal(same.Annotations, cm.Annotations):
-		cm.Labels, cm.Annotations = same.Labels, same.Annotations
+
+	// All copies of a source that are in sync have equal labels and
+	// annotations, so they can share those of the first one.
+	content := cm.Name + cm.Annotations[plan.ChecksumAnnotation]
+	first := s.metadata[content]
+	switch {
+	case first == nil:
+		s.metadata[content] = cm
+	case maps.Equal(first.Labels, cm.Labels) && maps.Equal(first.Annotations, cm.Annotations):
+		cm.Labels = first.Labels
+		cm.Annotations = first.Annotations
 	}
+}
+
+// decide decides about every target of a name, and reports whether a copy is to
+// be created.
+func (s *Snapshot) decide(g *group) (creates bool) {
+	g.view = plan.NewView(g.sources)
+	g.decisions = map[string]*plan.Change{}
+	targets := s.Rules.TargetNamespaces(g.view, maps.Keys(s.Namespaces), maps.Keys(g.objects))
+	for namespace := range targets {
+		c := s.Rules.Decide(g.view, plan.Target{
+			Key:       types.NamespacedName{Namespace: namespace, Name: g.name},
+			Namespace: s.Namespaces[namespace],
+			Have:      g.objects[namespace],
+		})
+		g.decisions[namespace] = &c
+		creates = creates || c.Op == plan.OpCreate
+	}
+	return creates
 }
 
 // group returns all of a name; an empty group if there is nothing.
 func (s *Snapshot) group(name string) *group {
-	return cmp.Or(s.names[name], &group{view: plan.NewView(nil)})
+	return cmp.Or(s.groups[name], &group{view: plan.NewView(nil)})
 }
 
 // View returns the sources of a name.
 func (s *Snapshot) View(name string) *plan.View { return s.group(name).view }
 
-// Decision returns the decision about one target; an empty one if there is nothing to decide.
+// Decision returns the decision about one target; an empty one if there is
+// nothing to decide.
 func (s *Snapshot) Decision(key types.NamespacedName) *plan.Change {
 	return cmp.Or(s.group(key.Name).decisions[key.Namespace], &plan.Change{Key: key})
 }
 
 // All returns the decisions about all targets, sorted.
-func (s *Snapshot) All() (out []*plan.Change) {
-	for _, g := range s.names {
-		out = slices.AppendSeq(out, maps.Values(g.decisions))
+func (s *Snapshot) All() (all []*plan.Change) {
+	for _, g := range s.groups {
+		all = slices.AppendSeq(all, maps.Values(g.decisions))
 	}
-	slices.SortFunc(out, func(a, b *plan.Change) int { return compareKeys(a.Key, b.Key) })
-	return out
+	slices.SortFunc(all, func(a, b *plan.Change) int { return compareKeys(a.Key, b.Key) })
+	return all
 }
 
-// Copies returns the deletions of all copies of the controller, sorted, each with the state of the target.
-func (s *Snapshot) Copies() (out []*plan.Change) {
+// Copies returns the deletions of all copies of the controller, sorted, each
+// with the state of the target. It changes the decisions to these deletions.
+func (s *Snapshot) Copies() (deletions []*plan.Change) {
 	for _, c := range s.All() {
-		if have := s.names[c.Key.Name].objects[c.Key.Namespace]; have != nil && s.Rules.Visible(have) {
-			if source, ours := s.Rules.SourceOf(have); ours {
-				c.Op, c.Owner, c.Have = plan.OpDelete, source, have
-				out = append(out, c)
-			}
+		have := s.groups[c.Key.Name].objects[c.Key.Namespace]
+		if have == nil || !s.Rules.Visible(have) {
+			continue
+		}
+		source, ours := s.Rules.SourceOf(have)
+		if ours {
+			c.Op = plan.OpDelete
+			c.Owner = source
+			c.Have = have
+			deletions = append(deletions, c)
 		}
 	}
-	return out
+	return deletions
 }
 
-// Reason returns why a target is in its state, in words; empty if it is in sync.
-func (s *Snapshot) Reason(c *plan.Change) string { return s.Rules.Reason(s.View(c.Key.Name), *c) }
+// Reason returns why a target is in its state, in words; empty if it is in
+// sync.
+func (s *Snapshot) Reason(c *plan.Change) string {
+	return s.Rules.Reason(s.View(c.Key.Name), *c)
+}
 
-// decide decides about every target of a name, and reports whether a copy is to be created.
-func (s *Snapshot) decide(g *group) (creates bool) {
-	g.view, g.decisions = plan.NewView(g.sources), map[string]*plan.Change{}
-	for namespace := range s.Rules.TargetNamespaces(g.view, maps.Keys(s.Namespaces), maps.Keys(g.objects)) {
-		key := types.NamespacedName{Namespace: namespace, Name: g.name}
-		c := s.Rules.Decide(g.view, plan.Target{Key: key, Namespace: s.Namespaces[namespace], Have: g.objects[namespace]})
-		g.decisions[namespace] = &c
-		creates = creates || c.Op == plan.OpCreate
-	}
-	return creates
+func compareKeys(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
