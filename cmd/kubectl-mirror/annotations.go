@@ -41,7 +41,7 @@ func (k *checker) checkSettings(ctx context.Context) line {
 }
 
 // annotated are the flags that annotations repeat: see deploy/docs/policies.md.
-var annotated = append(deciding[:8:8], "leader-elect-resource-name", "leader-elect-resource-namespace")
+var annotated = append(decidingFlags[:8:8], "leader-elect-resource-name", "leader-elect-resource-namespace")
 
 // differsFrom returns how annotations differ from the flags that they repeat. Where there is none, the default counts.
 func (s *settings) differsFrom(annotations map[string]string) (differs []string) {

@@ -26,7 +26,7 @@ Exit codes: 0 nothing to do, 1 there are changes, or copies out of scope, 2 unkn
 func newPlan(c *cli) *cobra.Command {
 	cmd := &cobra.Command{Use: "plan", Short: "Show what a controller would change", Long: planHelp,
 		Example: "  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune", Args: cobra.NoArgs}
-	return show(c.command(cmd, true, func(ctx context.Context, s *session, _ []types.NamespacedName) (printed, error) {
+	return showSettings(c.command(cmd, true, func(ctx context.Context, s *session, _ []types.NamespacedName) (printed, error) {
 		snap, err := s.Read(ctx, "")
 		if err != nil {
 			return nil, err

@@ -38,7 +38,7 @@ func newPurge(c *cli) *cobra.Command {
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "Show the list, and delete nothing.")
 	cmd.Flags().BoolVar(&p.force, "force", false, "Delete although a controller of the instance runs.")
 	cmd.Flags().BoolVar(&p.outOfScope, "out-of-scope", false, "Delete only unclaimed copies that the flags rule out.")
-	return show(c.command(cmd, true, func(ctx context.Context, s *session, keys []types.NamespacedName) (printed, error) {
+	return showSettings(c.command(cmd, true, func(ctx context.Context, s *session, keys []types.NamespacedName) (printed, error) {
 		p.session = s
 		return p, p.list(ctx, keys)
 	}))

@@ -22,104 +22,144 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// deployed is the label by which the Deployments of controllers are found, whatever name a chart gives them.
-const deployed = "app.kubernetes.io/part-of=mirror-controller"
+// controllerSelector finds the Deployments of controllers, whatever name a
+// chart gives them.
+const controllerSelector = "app.kubernetes.io/part-of=mirror-controller"
 
-// settings are the options that count.
+// targetFlags are the flags of a controller that name the target namespaces. A
+// controller has one of the two.
+var targetFlags = []string{"namespace-prefix", "all-namespaces"}
+
+// decidingFlags are the flags of a controller that decide what is mirrored
+// where. The commands of the plug-in have them, too, so that a user can ask
+// what another value would change. targetFlags are the first of them.
+var decidingFlags = append(targetFlags,
+	"namespace-selector", "exclude-namespace", "source-namespace",
+	"mirror-label", "instance", "prune", "copy-label", "copy-annotation",
+)
+
+// settings are the options of one controller, installed or imagined.
 type settings struct {
 	*mirror.Options
-	deployment *appsv1.Deployment // of the controller; nil: the options are those of flags alone
-	flags      *pflag.FlagSet     // of the controller, with the values that count
 
-	leaderElect               bool
-	leaseName, leaseNamespace string
+	// deployment is that of the controller. Without one the options are those
+	// of the user's flags alone, and the other fields are empty.
+	deployment *appsv1.Deployment
+
+	flags          *pflag.FlagSet // all flags of the controller, with their values
+	leaderElect    bool
+	leaseName      string
+	leaseNamespace string
 }
 
-// runs reports whether a controller runs: a replica is ready, or leads.
+// sharesCopiesWith reports whether the copies of a controller with these
+// settings are those of one with the others.
+func (s *settings) sharesCopiesWith(others *settings) bool {
+	return s.Instance == others.Instance && s.Label == others.Label
+}
+
+// runs reports whether a controller runs: a replica is ready, or holds the
+// Lease. Of settings without a Deployment nothing is known, so it reports true.
 func (s *settings) runs(ctx context.Context, client kubernetes.Interface) (bool, error) {
-	if s.deployment == nil || s.deployment.Status.ReadyReplicas > 0 || !s.leaderElect {
-		return s.deployment == nil || s.deployment.Status.ReadyReplicas > 0, nil
+	ready := s.deployment == nil || s.deployment.Status.ReadyReplicas > 0
+	if ready || !s.leaderElect {
+		return ready, nil
 	}
 	holder, err := s.leader(ctx, client)
 	return holder != "", err
 }
 
-// leader returns the Pod that holds the Lease and renews it, by the time of the API server; empty if there is none.
+// leader returns the Pod that holds the Lease and renews it; empty if there is
+// none. Whether the Lease has expired is a matter of the API server's clock:
+// that of the user may be wrong. The answer to a review has the time.
 func (s *settings) leader(ctx context.Context, client kubernetes.Interface) (string, error) {
-	lease, err := client.CoordinationV1().Leases(s.leaseNamespace).Get(ctx, s.leaseName, metav1.GetOptions{})
+	lease, err := client.CoordinationV1().Leases(s.leaseNamespace).
+		Get(ctx, s.leaseName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", nil
 	} else if err != nil {
 		return "", err
 	}
-	l := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
-	now, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
-		metav1.CreateOptions{})
-	if now.CreationTimestamp.After(l.RenewTime.Add(time.Duration(l.LeaseDurationSeconds) * time.Second)) {
-		return "", err
+	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+	expires := record.RenewTime.Add(time.Duration(record.LeaseDurationSeconds) * time.Second)
+
+	review, err := client.AuthenticationV1().SelfSubjectReviews().
+		Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if review.CreationTimestamp.After(expires) { // not on an error: it is zero then
+		return "", nil
 	}
-	holder, _, _ := strings.Cut(l.HolderIdentity, "_") // the name of the Pod and a number
-	return holder, err
+	pod, _, _ := strings.Cut(record.HolderIdentity, "_") // its name and a random number
+	return pod, err
 }
 
-// deciding are the flags of a controller that decide what is mirrored where. The first two name the targets.
-var deciding = []string{
-	"namespace-prefix", "all-namespaces", "namespace-selector", "exclude-namespace", "source-namespace",
-	"mirror-label", "instance", "prune", "copy-label", "copy-annotation",
-}
-
-// settingsFlags are the flags by which a user says which settings count: --controller, and those that decide.
+// settingsFlags are the flags by which a user chooses the settings:
+// --controller, and decidingFlags.
 type settingsFlags struct {
 	*pflag.FlagSet
-	alone      *settings // those of the flags, also where these do not name the targets
 	controller *string
+	// alone are the settings by decidingFlags alone, even if they name no
+	// targets.
+	alone *settings
 }
 
-// newSettingsFlags returns the flags. The help does not show those that decide: see [show].
+// newSettingsFlags returns the flags. The help hides decidingFlags: most
+// commands are about an installed controller, and [showSettings] is for the
+// others.
 func newSettingsFlags() *settingsFlags {
-	f, all := &settingsFlags{alone: &settings{Options: mirror.NewOptions()}}, pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.FlagSet = pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.alone.AddFlags(all)
-	for _, name := range deciding {
-		all.Lookup(name).Hidden = true
-		f.AddFlag(all.Lookup(name))
+	f := &settingsFlags{
+		FlagSet: pflag.NewFlagSet("", pflag.ContinueOnError),
+		alone:   &settings{Options: mirror.NewOptions()},
 	}
-	f.controller = f.String("controller", "", "`NAMESPACE/NAME` of the Deployment of the controller.")
+	f.controller = f.String("controller", "",
+		"`NAMESPACE/NAME` of the Deployment of the controller.")
+
+	ofController := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.alone.AddFlags(ofController)
+	for _, name := range decidingFlags {
+		flag := ofController.Lookup(name)
+		flag.Hidden = true
+		f.AddFlag(flag)
+	}
 	return f
 }
 
-// show has the help of a command show the flags of a controller that decide.
-func show(cmd *cobra.Command) *cobra.Command {
-	for _, name := range deciding {
+// showSettings has the help of a command show decidingFlags.
+func showSettings(cmd *cobra.Command) *cobra.Command {
+	for _, name := range decidingFlags {
 		cmd.Flags().Lookup(name).Hidden = false
 	}
 	return cmd
 }
 
-// nameTargets reports whether the flags say which namespaces are targets.
+// nameTargets reports whether the user has named the targets.
 func (f *settingsFlags) nameTargets() bool {
-	return f.Changed(deciding[0]) || f.Changed(deciding[1])
+	return slices.ContainsFunc(targetFlags, f.Changed)
 }
 
-// find returns the settings of one controller: that of --controller or, without it, that of the flags if these name the
-// targets, or else the only one that is installed.
-func (f *settingsFlags) find(ctx context.Context, client kubernetes.Interface) (*settings, error) {
+// find returns the settings of one controller: that of --controller or, without
+// it, that of the flags if these name the targets, or else the only one that is
+// installed.
+func (f *settingsFlags) find(
+	ctx context.Context, client kubernetes.Interface,
+) (*settings, error) {
 	if *f.controller == "" && f.nameTargets() {
 		return f.alone, f.alone.Options.Options.Validate()
 	}
 	deployments, err := deploymentsOf(ctx, client, *f.controller)
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("cannot find the controller: %w: the ClusterRole mirror-controller-viewer grants it; without "+
-			"it, status -n, wait and explain answer about one namespace", err)
+		return nil, fmt.Errorf("cannot find the controller: %w: the ClusterRole "+
+			"mirror-controller-viewer grants it; without it, status -n, wait and explain "+
+			"answer about one namespace", err)
 	case err != nil:
 		return nil, err
 	case len(deployments) == 0:
-		return nil, errors.New("cannot find the controller: no Deployment has the label " + deployed + ": name its " +
-			"Deployment with --controller or, before an installation, ask kubectl mirror plan with its flags, at least " +
-			"--namespace-prefix")
+		return nil, errors.New("cannot find the controller: no Deployment has the label " +
+			controllerSelector + ": name its Deployment with --controller or, before an " +
+			"installation, ask kubectl mirror plan with its flags, at least --namespace-prefix")
 	case len(deployments) > 1:
-		return nil, fmt.Errorf("found %d controllers: choose one with --controller", len(deployments))
+		return nil, fmt.Errorf("found %d controllers: choose one with --controller",
+			len(deployments))
 	}
 	s, err := f.settingsOf(&deployments[0])
 	if err != nil {
@@ -128,29 +168,45 @@ func (f *settingsFlags) find(ctx context.Context, client kubernetes.Interface) (
 	return s, nil
 }
 
-// settingsOf returns the settings by the arguments of a Deployment, but for those flags that the user has given. A
-// prefix and --all-namespaces replace each other. An error says which setting is invalid.
+// settingsOf returns the settings by the arguments of a Deployment. A flag that
+// the user has given takes the place of that argument, and --all-namespaces
+// also that of --namespace-prefix, and the other way round: with the arguments
+// "--namespace-prefix=team- --prune" and the user's --all-namespaces the
+// settings are --all-namespaces and --prune.
+//
+// An error is about a value that is wrong. The settings are there all the same,
+// as far as the arguments were read.
 func (f *settingsFlags) settingsOf(d *appsv1.Deployment) (*settings, error) {
-	options := *f.alone.Options
-	s := &settings{Options: &options, deployment: d, flags: pflag.NewFlagSet("", pflag.ContinueOnError)}
-	s.flags.ParseErrorsAllowlist.UnknownFlags = true
+	options := *f.alone.Options // the flags of the user, and defaults
+	s := &settings{
+		Options:    &options,
+		deployment: d,
+		flags:      pflag.NewFlagSet("", pflag.ContinueOnError),
+	}
+	s.flags.ParseErrorsAllowlist.UnknownFlags = true // logging, metrics and so on
 	s.AddFlags(s.flags)
 	s.flags.BoolVar(&s.leaderElect, "leader-elect", false, "")
 	s.flags.StringVar(&s.leaseName, "leader-elect-resource-name", "mirror-controller", "")
 	s.flags.StringVar(&s.leaseNamespace, "leader-elect-resource-namespace", d.Namespace, "")
-	err := s.flags.ParseAll(containerOf(d).Args, func(flag *pflag.Flag, value string) error {
-		if f.Changed(flag.Name) || f.nameTargets() && slices.Contains(deciding[:2], flag.Name) {
+
+	set := func(flag *pflag.Flag, value string) error {
+		if f.Changed(flag.Name) || f.nameTargets() && slices.Contains(targetFlags, flag.Name) {
 			return nil
 		}
 		return s.flags.Set(flag.Name, value)
-	})
+	}
+	err := s.flags.ParseAll(containerOf(d).Args, set)
 	return s, cmp.Or(err, s.Options.Options.Validate())
 }
 
-// deploymentsOf returns the Deployment with the key or, if that is empty, all of controllers.
-func deploymentsOf(ctx context.Context, client kubernetes.Interface, key string) ([]appsv1.Deployment, error) {
+// deploymentsOf returns the Deployment with the key NAMESPACE/NAME or, if the
+// key is empty, all Deployments of controllers.
+func deploymentsOf(
+	ctx context.Context, client kubernetes.Interface, key string,
+) ([]appsv1.Deployment, error) {
 	if key == "" {
-		list, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: deployed})
+		list, err := client.AppsV1().Deployments(metav1.NamespaceAll).
+			List(ctx, metav1.ListOptions{LabelSelector: controllerSelector})
 		return list.Items, err
 	}
 	namespace, name, _ := strings.Cut(key, "/")
@@ -161,8 +217,9 @@ func deploymentsOf(ctx context.Context, client kubernetes.Interface, key string)
 	return []appsv1.Deployment{*d}, err
 }
 
-// containerOf returns the controller's container, an empty one if there is none. A service mesh may have put one of its
-// own before it.
+// containerOf returns the controller's container. A service mesh may have put
+// one of its own before it. If none has the name, it returns the last
+// container, an empty one if there is none at all.
 func containerOf(d *appsv1.Deployment) (c corev1.Container) {
 	for _, c = range d.Spec.Template.Spec.Containers {
 		if c.Name == "mirror-controller" {
