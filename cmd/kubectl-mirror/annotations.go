@@ -15,24 +15,30 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const followArguments = ": have the annotations of the ClusterRoleBinding follow the arguments: see " +
-	"deploy/docs/policies.md"
+// followArguments is the remedy for annotations that differ from the flags.
+const followArguments = ": have the annotations of the ClusterRoleBinding follow the arguments: " +
+	"see deploy/docs/policies.md"
 
-// checkSettings compares the flags with the annotations by which the policies go, and with which they know the account.
-func (k *checker) checkSettings(ctx context.Context) line {
+// checkSettings compares the flags with the annotations of the
+// ClusterRoleBinding that names the account of the controller. The policies go
+// by these annotations: they cannot read the arguments of a Deployment.
+func (k *checker) checkSettings(ctx context.Context) finding {
 	const label = plan.Domain + "/installation"
-	list, err := k.Client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{LabelSelector: label})
+	bindings, err := k.Client.RbacV1().ClusterRoleBindings().
+		List(ctx, metav1.ListOptions{LabelSelector: label})
 	if err != nil {
 		return unknown(err)
 	}
 	isAccount := func(s rbacv1.Subject) bool { return account(s.Namespace, s.Name) == k.account() }
-	for _, b := range list.Items {
+	for _, b := range bindings.Items {
 		if !slices.ContainsFunc(b.Subjects, isAccount) {
 			continue
 		}
 		text := "the annotations of ClusterRoleBinding " + b.Name
-		if differs := k.settings.differsFrom(b.Annotations); len(differs) > 0 {
-			return todo(text + " differ from the flags: " + strings.Join(differs, "; ") + followArguments)
+		differs := k.settings.differsFrom(b.Annotations)
+		if len(differs) > 0 {
+			return todo(text + " differ from the flags: " + strings.Join(differs, "; ") +
+				followArguments)
 		}
 		return ok(text + " follow the flags")
 	}
@@ -40,10 +46,14 @@ func (k *checker) checkSettings(ctx context.Context) line {
 		": bind the account as deploy/base/rbac.yaml does")
 }
 
-// annotated are the flags that annotations repeat: see deploy/docs/policies.md.
-var annotated = append(decidingFlags[:8:8], "leader-elect-resource-name", "leader-elect-resource-namespace")
+// annotated are the flags that annotations repeat, under their names: see
+// deploy/docs/policies.md. What is copied of metadata, the last two of
+// decidingFlags, matters to no policy.
+var annotated = append(decidingFlags[:8:8],
+	"leader-elect-resource-name", "leader-elect-resource-namespace")
 
-// differsFrom returns how annotations differ from the flags that they repeat. Where there is none, the default counts.
+// differsFrom returns how annotations differ from the flags that they repeat.
+// An annotation that is missing stands for the default of its flag.
 func (s *settings) differsFrom(annotations map[string]string) (differs []string) {
 	for _, name := range annotated {
 		flag := s.flags.Lookup(name)
@@ -52,23 +62,32 @@ func (s *settings) differsFrom(annotations map[string]string) (differs []string)
 			value = flag.DefValue
 		}
 		wanted := flag.Value.String()
-		if name == "namespace-selector" {
+		isSelector := name == "namespace-selector" // the only one with several lines
+		if isSelector {
 			wanted = requirements(wanted)
 		}
-		if !items(value).Equal(items(wanted)) || name != "namespace-selector" && strings.Contains(value, "\n") {
+		if !items(value).Equal(items(wanted)) || !isSelector && strings.Contains(value, "\n") {
 			differs = append(differs, fmt.Sprintf("%s is %q, and the flag %q", name, value, wanted))
 		}
 	}
 	return differs
 }
 
-// operators are those of a requirement of a selector, as the annotation has them.
+// operators are those of a requirement of a selector, as the annotation has
+// them.
 var operators = map[selection.Operator]string{
-	selection.In: "In", selection.Equals: "In", selection.DoubleEquals: "In", selection.NotIn: "NotIn",
-	selection.NotEquals: "NotIn", selection.Exists: "Exists", selection.DoesNotExist: "DoesNotExist",
+	selection.In:           "In",
+	selection.Equals:       "In",
+	selection.DoubleEquals: "In",
+	selection.NotIn:        "NotIn",
+	selection.NotEquals:    "NotIn",
+	selection.Exists:       "Exists",
+	selection.DoesNotExist: "DoesNotExist",
 }
 
-// requirements returns a selector as the annotation has it: one requirement a line, such as "team In red,blue".
+// requirements returns a selector as the annotation has it, one requirement a
+// line. Of "team in (red,blue),!frozen" these are "team In blue,red" and
+// "frozen DoesNotExist".
 func requirements(selector string) string {
 	parsed, _ := labels.ParseToRequirements(selector) // it is valid
 	var lines []string
@@ -79,12 +98,15 @@ func requirements(selector string) string {
 	return strings.Join(lines, "\n")
 }
 
-// items returns the lines of an annotation, each with its items in order.
+// items returns the lines of an annotation, each with the comma-separated items
+// after its last blank in order: two annotations with the same items mean the
+// same.
 func items(value string) sets.Set[string] {
 	all := sets.New[string]()
 	for line := range strings.SplitSeq(value, "\n") {
 		head := line[:strings.LastIndex(line, " ")+1]
-		all.Insert(head + strings.Join(sets.List(sets.New(strings.Split(line[len(head):], ",")...)), ","))
+		list := strings.Split(line[len(head):], ",")
+		all.Insert(head + strings.Join(sets.List(sets.New(list...)), ","))
 	}
 	return all.Delete("")
 }

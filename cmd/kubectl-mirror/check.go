@@ -24,22 +24,54 @@ has to write, and refuses what it must not. That takes the permission to imperso
 Exit codes: 0 all well, 1 something to do, 2 nothing to do is known, and not all could be checked.`
 
 func newCheck(c *cli) *cobra.Command {
-	k := &checker{counts: map[string]int{}}
-	cmd := &cobra.Command{Use: "check", Short: "Check the installation of the controller, line by line", Long: checkHelp,
-		Args: cobra.NoArgs}
-	cmd.Flags().BoolVar(&k.confined, "confined", true, "Expect the policies that confine the controller.")
-	cmd.Flags().BoolVar(&k.publishers, "publishers", true, "Expect the policy that says who may publish.")
-	cmd.Flags().BoolVar(&k.protected, "protect-copies", false, "Expect the policy that protects copies.")
-	return c.command(cmd, true, func(ctx context.Context, s *session, _ []types.NamespacedName) (_ printed, err error) {
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check the installation of the controller, line by line",
+		Long:  checkHelp,
+		Args:  cobra.NoArgs,
+	}
+	k := &checker{}
+	flags := cmd.Flags()
+	flags.BoolVar(&k.confined, "confined", true,
+		"Expect the policies that confine the controller.")
+	flags.BoolVar(&k.publishers, "publishers", true,
+		"Expect the policy that says who may publish.")
+	flags.BoolVar(&k.protected, "protect-copies", false,
+		"Expect the policy that protects copies.")
+	return c.command(cmd, true, func(
+		ctx context.Context, s *session, _ []types.NamespacedName,
+	) (_ printed, err error) {
 		if s.settings.deployment == nil {
 			return nil, errors.New("check is about an installed controller: choose it with --controller")
 		}
 		k.session = s
-		if k.as, err = c.client(k.account()); err == nil {
+		k.asController, err = c.client(k.account())
+		if err == nil {
 			k.check(ctx)
 		}
 		return k, err
 	})
+}
+
+// checker checks one installation. It is also the answer of the command.
+type checker struct {
+	Checks []finding `json:"checks"`
+
+	*session     `json:"-"`
+	asController kubernetes.Interface // asks in the name of the controller's account
+
+	// These are the policies that are expected: those of
+	// deploy/components/admission and of deploy/components/protect-copies.
+	confined   bool
+	publishers bool
+	protected  bool
+}
+
+// finding is the result of one check.
+type finding struct {
+	Check  string `json:"check"`
+	Result string `json:"result"`
+	Detail string `json:"detail"`
 }
 
 // Results of a check.
@@ -50,49 +82,44 @@ const (
 	resultNotProbed = "not probed"
 )
 
-// line is the result of one check.
-type line struct {
-	Check  string `json:"check"`
-	Result string `json:"result"`
-	Detail string `json:"detail"`
-}
-
-func ok(text string) line { return line{Result: resultOK, Detail: text} }
+// ok is what has to be so.
+func ok(text string) finding { return finding{Result: resultOK, Detail: text} }
 
 // todo is a fault of the installation. The text ends with the likely remedy.
-func todo(text string) line { return line{Result: resultTodo, Detail: text} }
+func todo(text string) finding { return finding{Result: resultTodo, Detail: text} }
 
-func unknown(err error) line { return line{Result: resultUnknown, Detail: err.Error()} }
+// unknown is what the user may not see, or what could not be asked.
+func unknown(err error) finding { return finding{Result: resultUnknown, Detail: err.Error()} }
 
-// checker checks one installation.
-type checker struct {
-	Checks []line         `json:"checks"`
-	counts map[string]int // by result
-
-	*session                        `json:"-"`
-	as                              kubernetes.Interface // the account of the controller
-	confined, publishers, protected bool                 // expected
-}
-
-// check runs each check that is expected. A policy is known by a part of its name.
+// check runs each check that is expected. Each is a line of the answer:
+//
+//	controller            all replicas are ready, and one of them writes
+//	permissions           RBAC grants the account what the controller needs
+//	probe/copy            the API server would accept a copy
+//	probe/confined        policies would refuse the controller what is no copy
+//	settings              the policies go by the flags of the controller
+//	publishers            a policy that says who may publish is bound
+//	probe/protect-copies  a policy would refuse the user to delete a copy
 func (k *checker) check(ctx context.Context) {
 	for _, c := range []struct {
 		name     string
 		expected bool
-		run      func(context.Context) line
+		run      func(context.Context) finding
 	}{
 		{"controller", true, k.checkController},
 		{"permissions", true, k.checkPermissions},
 		{"probe/copy", true, k.probeCopy},
 		{"probe/confined", k.confined, k.probeConfined},
 		{"settings", k.confined || k.publishers || k.protected, k.checkSettings},
-		{"publishers", k.publishers, k.bound("publisher", "only holders of the verb mirror publish", "admission/publishers")},
+		{"publishers", k.publishers, k.checkPolicy(
+			"publisher", "only holders of the verb mirror publish", "admission/publishers")},
 		{"probe/protect-copies", k.protected, k.probeProtected},
 	} {
 		if c.expected {
-			is := c.run(ctx)
-			k.Checks = append(k.Checks, line{c.name, is.Result, strings.ReplaceAll(is.Detail, "\n", ", ")})
-			k.counts[is.Result]++
+			found := c.run(ctx)
+			found.Check = c.name
+			found.Detail = strings.ReplaceAll(found.Detail, "\n", ", ") // one line
+			k.Checks = append(k.Checks, found)
 		}
 	}
 }
@@ -103,75 +130,109 @@ func (k *checker) account() string {
 	return account(d.Namespace, cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default"))
 }
 
-func account(namespace, name string) string { return "system:serviceaccount:" + namespace + ":" + name }
+// account returns how the API server calls a service account as a user.
+func account(namespace, name string) string {
+	return "system:serviceaccount:" + namespace + ":" + name
+}
 
 // checkController looks whether all replicas are ready, and one of them writes.
-func (k *checker) checkController(ctx context.Context) line {
+func (k *checker) checkController(ctx context.Context) finding {
 	d := k.settings.deployment
-	s, wanted, writes := d.Status, *d.Spec.Replicas, true // the API server sets it
+	status := d.Status
+	wanted := *d.Spec.Replicas // the API server sets it
 	text := fmt.Sprintf("Deployment %s: %d of %d replicas are ready, image %s",
-		keyOf(d), s.ReadyReplicas, wanted, containerOf(d).Image)
+		keyOf(d), status.ReadyReplicas, wanted, containerOf(d).Image)
+	writes := true
 	if k.settings.leaderElect {
 		leader, err := k.settings.leader(ctx, k.Client)
 		if err != nil {
 			return unknown(err)
 		}
 		writes = leader != ""
-		text += fmt.Sprintf("; Lease %s/%s: %s", k.settings.leaseNamespace, k.settings.leaseName,
-			cmp.Or(leader, "nobody holds it"))
+		text += fmt.Sprintf("; Lease %s/%s: %s",
+			k.settings.leaseNamespace, k.settings.leaseName, cmp.Or(leader, "nobody holds it"))
 	}
+
+	kubectl := ": kubectl -n " + d.Namespace
+	isRolledOut := status.ObservedGeneration >= d.Generation &&
+		status.UpdatedReplicas >= wanted && status.ReadyReplicas >= wanted
 	switch {
 	case wanted > 1 && !k.settings.leaderElect:
 		return todo(text + ": all of them write: add --leader-elect to the arguments")
 	case wanted == 0:
-		return todo(text + ": kubectl -n " + d.Namespace + " scale deployment " + d.Name + " --replicas=1")
-	case s.ObservedGeneration < d.Generation, s.UpdatedReplicas < wanted, s.ReadyReplicas < wanted, !writes:
-		return todo(text + ": kubectl -n " + d.Namespace + " describe deployment " + d.Name + ", and the logs of its Pods")
+		return todo(text + kubectl + " scale deployment " + d.Name + " --replicas=1")
+	case !isRolledOut, !writes:
+		return todo(text + kubectl + " describe deployment " + d.Name +
+			", and the logs of its Pods")
 	}
 	return ok(text)
 }
 
-// needs are what the ClusterRole in deploy/base/rbac.yaml grants in the core group.
-var needs = []string{"get configmaps", "list configmaps", "watch configmaps", "create configmaps", "update configmaps",
-	"delete configmaps", "create events", "patch events", "get namespaces", "list namespaces",
-	"watch namespaces"}
+// permissions are what the ClusterRole in deploy/base/rbac.yaml grants in the
+// core group, for all namespaces.
+var permissions = []string{
+	"get configmaps", "list configmaps", "watch configmaps",
+	"create configmaps", "update configmaps", "delete configmaps",
+	"create events", "patch events",
+	"get namespaces", "list namespaces", "watch namespaces",
+}
 
-const granted = ": grant it as deploy/base/rbac.yaml does"
+// grantThem is the remedy for a permission that is missing.
+const grantThem = ": grant it as deploy/base/rbac.yaml does"
 
-// checkPermissions asks, as the account of the controller, for all that it needs in each namespace.
-func (k *checker) checkPermissions(ctx context.Context) line {
+// checkPermissions asks, as the account of the controller, for each permission.
+func (k *checker) checkPermissions(ctx context.Context) finding {
 	var lacks []string
-	for _, need := range needs {
-		verb, resource, _ := strings.Cut(need, " ")
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Resource: resource, Verb: verb}}}
-		review, err := k.as.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	for _, permission := range permissions {
+		verb, resource, _ := strings.Cut(permission, " ")
+		review := &authorizationv1.SelfSubjectAccessReview{}
+		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Resource: resource,
+			Verb:     verb,
+		}
+		review, err := k.asController.AuthorizationV1().SelfSubjectAccessReviews().
+			Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
 			return unknown(err)
 		}
 		if !review.Status.Allowed {
-			lacks = append(lacks, need)
+			lacks = append(lacks, permission)
 		}
 	}
 	if len(lacks) > 0 {
-		return todo(k.account() + " may not " + strings.Join(lacks, ", ") + granted)
+		return todo(k.account() + " may not " + strings.Join(lacks, ", ") + grantThem)
 	}
 	return ok(k.account() + " may do what the controller needs")
 }
 
+// count returns how many checks have a result.
+func (k *checker) count(result string) (n int) {
+	for _, c := range k.Checks {
+		if c.Result == result {
+			n++
+		}
+	}
+	return n
+}
+
+// end returns exitNo if there is something to do, whatever could not be
+// checked.
 func (k *checker) end() error {
-	if k.counts[resultTodo] == 0 && k.counts[resultUnknown] > 0 {
+	switch {
+	case k.count(resultTodo) > 0:
+		return exitNo
+	case k.count(resultUnknown) > 0:
 		return exitUnknown
 	}
-	return verdict(k.counts[resultTodo] == 0)
+	return exitYes
 }
 
 func (k *checker) table(w io.Writer) {
 	var rows [][]any
-	for _, l := range k.Checks {
-		rows = append(rows, []any{l.Check, l.Result, l.Detail})
+	for _, c := range k.Checks {
+		rows = append(rows, []any{c.Check, c.Result, c.Detail})
 	}
 	printTable(w, []string{"Check", "Result", "Detail"}, rows)
-	fmt.Fprintf(w, "%d ok, %d to do, %d not checked, %d not probed.\n", k.counts[resultOK], k.counts[resultTodo],
-		k.counts[resultUnknown], k.counts[resultNotProbed])
+	fmt.Fprintf(w, "%d ok, %d to do, %d not checked, %d not probed.\n",
+		k.count(resultOK), k.count(resultTodo), k.count(resultUnknown), k.count(resultNotProbed))
 }

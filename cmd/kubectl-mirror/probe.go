@@ -18,117 +18,157 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
+// dryRun has the API server ask its admission policies and store nothing.
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
-// unmarked returns a ConfigMap that a confined controller cannot create.
+// unmarked returns a ConfigMap without the annotations of a copy: a confined
+// controller cannot create it.
 func unmarked(namespace string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mirror-controller-check"}}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mirror-controller-check"},
+	}
 }
 
-// probeCopy asks whether the controller may create copies in a target. One namespace may refuse for reasons of its own,
-// such as a quota.
-func (k *checker) probeCopy(ctx context.Context) line {
-	home := append(slices.Clone(k.settings.SourceNamespaces), k.settings.deployment.Namespace)[0]
-	namespaces, err := (&snapshot.Reader{Client: k.as}).Namespaces(ctx)
+// mostProbes is the number of targets in which probeCopy asks at most. One
+// namespace may refuse for reasons of its own, such as a quota.
+const mostProbes = 3
+
+// probeCopy asks whether the controller may create copies in a target.
+func (k *checker) probeCopy(ctx context.Context) finding {
+	namespaces, err := (&snapshot.Reader{Client: k.asController}).Namespaces(ctx)
 	if err != nil {
 		return refusal(err)
 	}
-	is, most := line{Result: resultNotProbed, Detail: "no namespace is a target yet"}, 3
+	// Where the source of the copy is said to be: the first namespace that may
+	// have sources.
+	home := append(slices.Clone(k.settings.SourceNamespaces), k.settings.deployment.Namespace)[0]
+	last := finding{Result: resultNotProbed, Detail: "no namespace is a target yet"}
+	probes := 0
 	for _, target := range slices.Sorted(maps.Keys(namespaces)) {
 		isTarget := k.Rules.Exclusion(plan.AnySource(), namespaces[target]) == plan.NotExcluded
-		if target == home || !isTarget || most == 0 {
+		if target == home || !isTarget || probes == mostProbes {
 			continue
 		}
 		cm := k.Rules.Desired(k.Rules.ParseSource(unmarked(home)), target, nil)
-		if _, err = k.as.CoreV1().ConfigMaps(target).Create(ctx, cm, dryRun); err == nil {
+		_, err := k.asController.CoreV1().ConfigMaps(target).Create(ctx, cm, dryRun)
+		if err == nil {
 			return ok("the controller may create copies in namespace " + target)
 		}
-		is, most = refusal(err), most-1
+		last = refusal(err)
+		probes++
 	}
-	return is
+	return last
 }
 
-// probeConfined asks for what the two policies that confine the controller have to refuse.
-func (k *checker) probeConfined(ctx context.Context) line {
+// probeConfined asks for what the two policies that confine the controller have
+// to refuse: what is no copy, and an event in the name of another program.
+func (k *checker) probeConfined(ctx context.Context) finding {
+	const (
+		aConfigMap = "any ConfigMap in its namespace"
+		anEvent    = "an Event of another reporter"
+	)
 	own := k.settings.deployment.Namespace
 	event := &corev1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Name: "mirror-controller-check"},
-		InvolvedObject:      corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: own, Name: "any"},
+		ObjectMeta: metav1.ObjectMeta{Name: "mirror-controller-check"},
+		InvolvedObject: corev1.ObjectReference{
+			Kind: "ConfigMap", APIVersion: "v1", Namespace: own, Name: "any",
+		},
 		ReportingController: "another",
 	}
-	const aConfigMap, anEvent = "any ConfigMap in its namespace", "an Event of another reporter"
-	_, byConfigMap := k.as.CoreV1().ConfigMaps(own).Create(ctx, unmarked(own), dryRun)
-	_, byEvent := k.as.CoreV1().Events(own).Create(ctx, event, dryRun)
-	return cmp.Or(k.unlessRefused(aConfigMap, byConfigMap), k.unlessRefused(anEvent, byEvent),
+	core := k.asController.CoreV1()
+	_, byConfigMap := core.ConfigMaps(own).Create(ctx, unmarked(own), dryRun)
+	_, byEvent := core.Events(own).Create(ctx, event, dryRun)
+	return cmp.Or(
+		k.unlessRefused(aConfigMap, byConfigMap),
+		k.unlessRefused(anEvent, byEvent),
 		ok("policies refuse the controller to create "+aConfigMap+", and "+anEvent))
 }
 
-// refusedAsConfined reports whether err is the refusal of the policy in deploy/components/admission/confined, whatever
-// a kustomization adds to its name.
+// unlessRefused judges the answer to a request that a policy has to refuse. It
+// returns an empty finding if the policy does.
+func (k *checker) unlessRefused(text string, answer error) finding {
+	switch {
+	case answer == nil:
+		return todo("the API server would let the controller create " + text +
+			": no policy confines it: install deploy/components/admission again; its label and " +
+			k.account() + " must be in the ClusterRoleBinding")
+	case refusedAsConfined(answer):
+		return finding{}
+	}
+	return unknown(fmt.Errorf("asked for %s as the account of the controller, the answer was: %w",
+		text, answer))
+}
+
+// refusedAsConfined reports whether err is the refusal of the policy in
+// deploy/components/admission/confined, whatever a kustomization adds to its
+// name.
 func refusedAsConfined(err error) bool {
 	byPolicy, _ := regexp.MatchString(`ValidatingAdmissionPolicy '[^']*confined[^']*'`, err.Error())
 	return byPolicy && apierrors.IsForbidden(err)
 }
 
-// refusal says that the API server refuses what the controller has to do, with the likely remedy.
-func refusal(err error) line {
-	switch text := err.Error(); {
+// refusal judges the error of a request that the controller has to be allowed.
+// The API server has no types for its causes, so the text has to do.
+func refusal(err error) finding {
+	text := err.Error()
+	switch {
 	case strings.Contains(text, "cannot impersonate"):
 		return unknown(fmt.Errorf("you may not impersonate the account of the controller: %w", err))
 	case refusedAsConfined(err):
-		return todo(text + followArguments)
-	case strings.Contains(text, " cannot "):
-		return todo(text + granted)
-	default:
-		return todo(text)
+		text += followArguments
+	case strings.Contains(text, " cannot "): // RBAC: User "…" cannot create resource "…"
+		text += grantThem
 	}
+	return todo(text)
 }
 
-// unlessRefused judges the answer to a request that a policy has to refuse. It returns no line if it does.
-func (k *checker) unlessRefused(text string, answer error) line {
-	switch {
-	case answer == nil:
-		return todo("the API server would let the controller create " + text + ": no policy confines it: install " +
-			"deploy/components/admission again; its label and " + k.account() + " must be in the ClusterRoleBinding")
-	case refusedAsConfined(answer):
-		return line{}
+// probeProtected asks, by dry-run and as the user, to delete a copy in a
+// target: only the policy refuses that to an admin. If RBAC refuses it, or
+// there is no copy, the binding of the policy has to do.
+func (k *checker) probeProtected(ctx context.Context) finding {
+	some := metav1.ListOptions{LabelSelector: k.Rules.Label() + "=" + plan.CopyValue, Limit: 10}
+	core := k.asController.CoreV1()
+	copies, _ := core.ConfigMaps("").List(ctx, some) // on an error there are none
+	for _, cm := range copies.Items {
+		// On an error the namespace has no name, and is no target.
+		ns, _ := core.Namespaces().Get(ctx, cm.Namespace, metav1.GetOptions{})
+		isTarget := k.Rules.Exclusion(plan.AnySource(), ns) == plan.NotExcluded
+		_, ours := k.Rules.SourceOf(&cm)
+		if !isTarget || !ours || cm.DeletionTimestamp != nil {
+			continue
+		}
+		err := k.Client.CoreV1().ConfigMaps(cm.Namespace).
+			Delete(ctx, cm.Name, metav1.DeleteOptions{DryRun: dryRun.DryRun})
+		if err == nil {
+			return todo("the API server would let you delete copy " + cm.Namespace + "/" + cm.Name +
+				": install deploy/components/protect-copies again")
+		}
 	}
-	return unknown(fmt.Errorf("asked for %s as the account of the controller, the answer was: %w", text, answer))
+	return k.checkPolicy("protected", "only the controller changes copies", "protect-copies")(ctx)
 }
 
-// bound returns a check that a policy is there, and bound.
-func (k *checker) bound(part, does, component string) func(context.Context) line {
-	return func(ctx context.Context) line {
+// checkPolicy returns a check that a policy is there, and bound. It is known by
+// a part of its name, to which a kustomization may add, and installed by a
+// component. does is what holds then.
+func (k *checker) checkPolicy(part, does, component string) func(context.Context) finding {
+	return func(ctx context.Context) finding {
 		client := k.Client.AdmissionregistrationV1()
-		list, err := client.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-		for _, b := range list.Items {
-			if strings.Contains(b.Spec.PolicyName, part) && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
-				_, err = client.ValidatingAdmissionPolicies().Get(ctx, b.Spec.PolicyName, metav1.GetOptions{})
-				if err == nil {
-					return ok(does)
-				}
+		bindings, err := client.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+		for _, b := range bindings.Items {
+			denies := slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
+			if !denies || !strings.Contains(b.Spec.PolicyName, part) {
+				continue
+			}
+			_, err = client.ValidatingAdmissionPolicies().
+				Get(ctx, b.Spec.PolicyName, metav1.GetOptions{})
+			if err == nil {
+				return ok(does)
 			}
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			return unknown(err)
 		}
-		return todo("no policy is bound by which " + does + ": install deploy/components/" + component)
+		return todo("no policy is bound by which " + does +
+			": install deploy/components/" + component)
 	}
-}
-
-// probeProtected asks, by dry-run and as the user, to delete a copy in a target: only the policy refuses that to an
-// admin. If RBAC refuses it, or there is no copy, the binding of the policy has to do.
-func (k *checker) probeProtected(ctx context.Context) line {
-	some := metav1.ListOptions{LabelSelector: k.Rules.Label() + "=" + plan.CopyValue, Limit: 10}
-	copies, _ := k.as.CoreV1().ConfigMaps("").List(ctx, some)
-	for _, cm := range copies.Items {
-		at, o := k.Client.CoreV1().ConfigMaps(cm.Namespace), metav1.DeleteOptions{DryRun: dryRun.DryRun}
-		ns, _ := k.as.CoreV1().Namespaces().Get(ctx, cm.Namespace, metav1.GetOptions{}) // on an error it has no name
-		isProtected := k.Rules.Exclusion(plan.AnySource(), ns) == plan.NotExcluded && cm.DeletionTimestamp == nil
-		if _, ours := k.Rules.SourceOf(&cm); ours && isProtected && at.Delete(ctx, cm.Name, o) == nil {
-			return todo("the API server would let you delete copy " + cm.Namespace + "/" + cm.Name +
-				": install deploy/components/protect-copies again")
-		}
-	}
-	return k.bound("protected", "only the controller changes copies", "protect-copies")(ctx)
 }
