@@ -20,17 +20,20 @@ func TestStatus(t *testing.T) {
 			source.Warning = "WriteFailed: Out of sync in namespace team-g: the API server rejects\nthe write."
 			formats = outputFormats
 		}
-		out.print(source.Name, &report{Sources: []*snapshot.Source{source}, details: true}, formats...)
+		out.print(source.Name, exitYes, &statuses{[]*snapshot.Source{source}, true}, formats...)
 	}
-	out.print("all", &report{Sources: sources, answer: exitOf(sources, (*snapshot.Source).IsInSync)}, "table")
-	out.print("none", &report{}, "table")
+	code := exitOf(sources, (*snapshot.Source).IsInSync)
+	out.print("all", code, &statuses{Sources: sources}, "table")
+	out.print("none", exitYes, &statuses{}, "table")
 	out.compare(t, "status")
 }
 
 func TestPlan(t *testing.T) {
 	var out golden
-	out.print("every state", newPlanned(read(t, everyState())), outputFormats...)
-	out.print("nothing", newPlanned(read(t, newReader())), outputFormats...)
+	some := newChanges(read(t, everyState()))
+	out.print("every state", verdict(!some.needed), some, outputFormats...)
+	nothing := newChanges(read(t, newReader()))
+	out.print("nothing", verdict(!nothing.needed), nothing, outputFormats...)
 	out.compare(t, "plan")
 }
 
@@ -47,7 +50,8 @@ func TestExplain(t *testing.T) {
 		namespace, name, _ := strings.Cut(arg, "/")
 		key := types.NamespacedName{Namespace: namespace, Name: name}
 		cm, _ := reader.Get(t.Context(), key) // nothing fails in memory
-		out.print(arg, (&subject{snap.Rules, key, cm, snap.Namespaces[namespace], snap}).explain(), "table")
+		x := &subject{snap.Rules, key, cm, snap, snap.Namespaces[namespace]}
+		out.print(arg, exitYes, x.explain(), "table")
 	}
 	out.compare(t, "explain")
 }
@@ -75,8 +79,8 @@ func TestC70ExplainAlone(t *testing.T) {
 		{"made of a copy", plantest.Marked("team-a", "settings", plantest.Annotation(made, "team-b/settings")), nil},
 		{"one with an odd label", plantest.ConfigMap("team-a", "settings", plantest.Label("mirror", "True")), nil},
 	} {
-		x := &subject{rules, types.NamespacedName{Namespace: "team-a", Name: "settings"}, test.cm, test.ns, nil}
-		out.print(test.title, x.explain(), "table")
+		x := &subject{rules, types.NamespacedName{Namespace: "team-a", Name: "settings"}, test.cm, nil, test.ns}
+		out.print(test.title, exitYes, x.explain(), "table")
 	}
 	out.compare(t, "alone")
 }

@@ -40,16 +40,18 @@ func newCheck(c *cli) *cobra.Command {
 		"Expect the policy that protects copies.")
 	return c.command(cmd, true, func(
 		ctx context.Context, s *session, _ []types.NamespacedName,
-	) (_ printed, err error) {
+	) (err error) {
 		if s.settings.deployment == nil {
-			return nil, errors.New("check is about an installed controller: choose it with --controller")
+			return errors.New("check is about an installed controller: choose it with --controller")
 		}
 		k.session = s
 		k.asController, err = c.client(k.account())
-		if err == nil {
-			k.check(ctx)
+		if err != nil {
+			return err
 		}
-		return k, err
+		k.check(ctx)
+		s.print(k)
+		return k.verdict()
 	})
 }
 
@@ -215,9 +217,9 @@ func (k *checker) count(result string) (n int) {
 	return n
 }
 
-// end returns exitNo if there is something to do, whatever could not be
+// verdict returns exitNo if there is something to do, whatever could not be
 // checked.
-func (k *checker) end() error {
+func (k *checker) verdict() exitCode {
 	switch {
 	case k.count(resultTodo) > 0:
 		return exitNo

@@ -22,9 +22,14 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const program, displayName = "kubectl-mirror", "kubectl mirror"
+// program is the file that kubectl runs for its command displayName.
+const (
+	program     = "kubectl-mirror"
+	displayName = "kubectl mirror"
+)
 
-// stamp is the version that the Makefile sets (-ldflags "-X main.stamp=v1.2.3").
+// stamp is the version that the Makefile sets with -ldflags "-X
+// main.stamp=v1.2.3".
 var stamp string
 
 const longHelp = `kubectl mirror shows what mirror-controller has done and would do, and why. Only purge
@@ -33,78 +38,81 @@ changes anything.
 The settings are the arguments of the Deployment of the installed controller; see also kubectl mirror plan --help.
 A user who may see no more than a namespace gets by with the reports of the controller.`
 
-// cli is what all commands share.
-type cli struct {
-	kube *genericclioptions.ConfigFlags
-}
+// cli has what all commands share: the flags of kubectl, such as --kubeconfig,
+// --context and --namespace.
+type cli struct{ *genericclioptions.ConfigFlags }
 
+// newRoot returns the command `kubectl mirror` with its subcommands.
 func newRoot() *cobra.Command {
-	c := &cli{kube: genericclioptions.NewConfigFlags(true)}
+	c := &cli{genericclioptions.NewConfigFlags(true)}
 	root := &cobra.Command{
-		Use: program, Short: "Show what mirror-controller has done and would do", Long: longHelp,
-		Version: stamped.Of(stamp), SilenceErrors: true, SilenceUsage: true,
+		Use:               program,
+		Short:             "Show what mirror-controller has done and would do",
+		Long:              longHelp,
+		Version:           stamped.Of(stamp),
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: displayName},
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		// run prints errors itself, in one line each.
+		SilenceErrors: true,
+		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate(stamped.Line(program, stamp))
-	root.SetUsageTemplate(strings.NewReplacer("\nFlags:", "\nFlags{{if not .HasParent}} of kubectl{{end}}:",
+	// The flags of kubectl are many: they get a group of their own, at the end.
+	// On the root itself there are no other flags.
+	root.SetUsageTemplate(strings.NewReplacer(
+		"\nFlags:", "\nFlags{{if not .HasParent}} of kubectl{{end}}:",
 		"Global Flags", "Flags of kubectl").Replace(root.UsageTemplate()))
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: --help lists the flags", err) })
-	c.kube.AddFlags(root.PersistentFlags())
-	root.AddCommand(newStatus(c), newExplain(c), newPlan(c), newWait(c), newPurge(c), newCheck(c))
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w: --help lists the flags", err)
+	})
+	c.AddFlags(root.PersistentFlags())
+	root.AddCommand(
+		newStatus(c), newExplain(c), newPlan(c), newWait(c), newPurge(c), newCheck(c))
 	return root
 }
 
-// command completes a command about some ConfigMaps, all of a namespace, or the whole cluster, and prints as -o says.
-func (c *cli) command(cmd *cobra.Command, wholeCluster bool,
-	run func(context.Context, *session, []types.NamespacedName) (printed, error)) *cobra.Command {
-	var format string
-	settings := newSettingsFlags()
+// action is what a command does with its keys: it prints an answer with
+// [session.print] and returns an [exitCode], or nil for exitYes. If it returns
+// another error, it prints no answer. There are no keys if the command has no
+// arguments.
+type action func(ctx context.Context, s *session, keys []types.NamespacedName) error
+
+// command completes cmd, which is about the ConfigMaps that its arguments name.
+// It adds the flags of the settings and of the output, and has cmd run the
+// action with what these flags ask for. A command about the whole cluster takes
+// no --namespace, and needs settings that are certain.
+func (c *cli) command(cmd *cobra.Command, wholeCluster bool, run action) *cobra.Command {
+	flags := newSettingsFlags()
+	cmd.Flags().AddFlagSet(flags.FlagSet)
+	format := cmd.Flags().StringP("output", "o", outputFormats[0],
+		"Output format, one of: "+strings.Join(outputFormats, ", ")+".")
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !slices.Contains(outputFormats, format) {
-			return fmt.Errorf("--output=%q: must be one of: %s", format, strings.Join(outputFormats, ", "))
+		if !slices.Contains(outputFormats, *format) {
+			return fmt.Errorf("--output=%q: must be one of: %s",
+				*format, strings.Join(outputFormats, ", "))
 		}
-		if wholeCluster && *c.kube.Namespace != "" {
-			return fmt.Errorf("--namespace=%q: the command is about the whole cluster: leave it out", *c.kube.Namespace)
+		if wholeCluster && *c.Namespace != "" {
+			return fmt.Errorf("--namespace=%q: the command is about the whole cluster: "+
+				"leave it out", *c.Namespace)
 		}
 		keys, err := c.parseKeys(args)
 		if err != nil {
 			return err
 		}
-		s, err := c.begin(cmd, settings, wholeCluster)
+		s, err := c.begin(cmd, flags, wholeCluster)
 		if err != nil {
 			return err
 		}
-		p, err := run(cmd.Context(), s, keys)
-		if err == nil {
-			printAs(cmd.OutOrStdout(), format, p)
-			err = p.end()
-		}
-		return err
+		s.format = *format
+		return run(cmd.Context(), s, keys)
 	}
-	cmd.Flags().AddFlagSet(settings.FlagSet)
-	cmd.Flags().StringVarP(&format, "output", "o", outputFormats[0],
-		"Output format, one of: "+strings.Join(outputFormats, ", ")+".")
 	return cmd
 }
 
-// client returns a client for the cluster that the flags of kubectl name, as another user if one is given.
-func (c *cli) client(as string) (kubernetes.Interface, error) {
-	config, err := c.kube.ToRESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	config.UserAgent = program + "/" + stamped.Of(stamp)
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config.QPS = -1 // no throttle of our own: few requests are in flight at a time
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	config.Impersonate.UserName = cmp.Or(as, config.Impersonate.UserName)
-	return kubernetes.NewForConfig(config)
-}
-
-// parseKeys parses NAMESPACE/NAME, or a name or, as kubectl prints it, configmap/NAME, which are in the namespace of -n
-// or of the context.
+// parseKeys parses arguments, each of which names a ConfigMap: NAMESPACE/NAME,
+// NAME or, as kubectl prints it, configmap/NAME. A name alone is in the
+// namespace of --namespace or else in that of the context.
 func (c *cli) parseKeys(args []string) (keys []types.NamespacedName, err error) {
 	for _, arg := range args {
 		key, wrong := cache.ParseObjectName(strings.TrimPrefix(arg, "configmap/"))
@@ -112,27 +120,55 @@ func (c *cli) parseKeys(args []string) (keys []types.NamespacedName, err error) 
 		case wrong != nil || key.Name == "":
 			return nil, fmt.Errorf("%q: must be NAMESPACE/NAME or a name", arg)
 		case key.Namespace == "":
-			key.Namespace, _, err = c.kube.ToRawKubeConfigLoader().Namespace()
-		case *c.kube.Namespace != "" && *c.kube.Namespace != key.Namespace:
-			return nil, fmt.Errorf("%q: is not in --namespace=%q: give one of the two", arg, *c.kube.Namespace)
+			key.Namespace, _, err = c.ToRawKubeConfigLoader().Namespace()
+		case *c.Namespace != "" && *c.Namespace != key.Namespace:
+			return nil, fmt.Errorf("%q: is not in --namespace=%q: give one of the two",
+				arg, *c.Namespace)
 		}
 		keys = append(keys, key.AsNamespacedName())
 	}
 	return keys, err
 }
 
-// session is one run of a command: a client, and the settings by which it decides.
+// client returns a client for the cluster that the flags of kubectl name. With
+// a user it asks in the name of that user, which takes the permission to
+// impersonate.
+func (c *cli) client(user string) (kubernetes.Interface, error) {
+	config, err := c.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = program + "/" + stamped.Of(stamp)
+	// Lists in protobuf are smaller and parsed faster than in JSON.
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.QPS = -1 // no throttle of our own: few requests are in flight at a time
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	config.Impersonate.UserName = cmp.Or(user, config.Impersonate.UserName)
+	return kubernetes.NewForConfig(config)
+}
+
+// session is one run of a command: a client, the settings by which it decides,
+// and where it prints.
 type session struct {
 	*snapshot.Reader
 	settings *settings
-	cmd      *cobra.Command
-	said     map[string]bool
-	narrowed error // not nil if the user may see no more than a namespace
+
+	cmd    *cobra.Command
+	format string          // one of outputFormats
+	said   map[string]bool // the lines that say has printed
+
+	// forbidden is the refusal to a user who may see no more than a namespace;
+	// nil for others.
+	forbidden error
 }
 
-// begin returns a session. A user who may see no more than a namespace has one that goes by the flags alone, but for a
-// command that is about the whole cluster.
-func (c *cli) begin(cmd *cobra.Command, flags *settingsFlags, wholeCluster bool) (*session, error) {
+// begin returns a session. A user who may see no more than a namespace has one
+// with settings by the flags alone, unless the command is about the whole
+// cluster: there it would answer wrongly.
+func (c *cli) begin(
+	cmd *cobra.Command, flags *settingsFlags, wholeCluster bool,
+) (*session, error) {
 	client, err := c.client("")
 	if err != nil {
 		return nil, err
@@ -140,23 +176,31 @@ func (c *cli) begin(cmd *cobra.Command, flags *settingsFlags, wholeCluster bool)
 	s := &session{cmd: cmd, said: map[string]bool{}}
 	s.settings, err = flags.find(cmd.Context(), client)
 	if apierrors.IsForbidden(err) && !wholeCluster {
-		s.settings, s.narrowed, err = flags.alone, err, nil
-	}
-	if err != nil {
+		s.settings = flags.alone
+		s.forbidden = err
+	} else if err != nil {
 		return nil, err
 	}
 	s.Reader = &snapshot.Reader{Client: client, Rules: plan.NewRules(&s.settings.Options.Options)}
-	if runs, err := s.settings.runs(cmd.Context(), client); err == nil && !runs {
-		s.say(fmt.Sprintf("No controller runs: Deployment %s has no ready replica, and none holds the Lease.",
+
+	// After an error it is open whether a controller runs, so there is no line.
+	runs, err := s.settings.runs(cmd.Context(), client)
+	if err == nil && !runs {
+		s.say(fmt.Sprintf("No controller runs: "+
+			"Deployment %s has no ready replica, and none holds the Lease.",
 			keyOf(s.settings.deployment)))
 	}
 	return s, nil
 }
 
-// say prints a line on stderr, unless it is empty or was printed before.
+// say prints a line for the user on stderr, beside the answer on stdout. It
+// prints no empty line, and none a second time: wait looks again and again.
 func (s *session) say(line string) {
 	if line != "" && !s.said[line] {
 		s.said[line] = true
-		fmt.Fprintln(s.cmd.ErrOrStderr(), printable(line))
+		fmt.Fprintln(s.cmd.ErrOrStderr(), escape(line))
 	}
 }
+
+// print prints the answer of the command, as -o asks for.
+func (s *session) print(a answer) { printAs(s.cmd.OutOrStdout(), s.format, a) }

@@ -1,5 +1,21 @@
-// Command kubectl-mirror is the plug-in `kubectl mirror`: it shows what the controller has done and what it would do,
-// and why. It reads the cluster and decides with package plan, as the controller does.
+// Command kubectl-mirror is the plug-in `kubectl mirror`: it shows what the
+// controller has done and what it would do, and why.
+//
+//	status   shows which copies of a source are in sync
+//	wait     waits until they are
+//	explain  explains why a ConfigMap is, or is not, a copy
+//	plan     shows what a controller with other flags would change
+//	purge    deletes copies; no other command writes anything
+//	check    checks the installation
+//
+// Each command goes the same way. [cli.command] parses the arguments. Then
+// [settingsFlags.find] finds the flags of the controller, by which package plan
+// decides. [snapshot.Reader] reads the cluster and decides about each target as
+// the controller does. At the end [session.print] prints the answer, and the
+// command returns an [exitCode].
+//
+// A user who may see a single namespace is served, too: status, wait and
+// explain then go by the events of the controller there.
 package main
 
 import (
@@ -16,7 +32,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// exitCode ends a command that has said all there is to say.
+// exitCode is the error of a command that has printed its whole answer. The
+// process ends with this code, and prints nothing more.
 type exitCode int
 
 const (
@@ -35,34 +52,48 @@ func verdict(yes bool) exitCode {
 	return exitNo
 }
 
-// main leaves signals to Go: Ctrl-C, or a closed pipe, ends the process at once. A purge may have deleted some of the
-// copies then, and goes on where it is run again.
+// main leaves signals to Go: Ctrl-C, or a closed pipe, ends the process at
+// once. A purge may have deleted some of the copies then, and goes on where it
+// is run again.
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run is the whole program. It returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	out, root := bufio.NewWriter(stdout), newRoot() //nolint:contextcheck // commands get it from cobra
+	// The writer keeps its first error until it is flushed, so that printing
+	// need not look for errors.
+	out := bufio.NewWriter(stdout)
+	root := newRoot() //nolint:contextcheck // commands get it from cobra
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(out)
 	root.SetErr(stderr)
-	err, code := root.ExecuteContext(ctx), exitYes
+	err := root.ExecuteContext(ctx)
+	code := exitYes
 	if errors.As(err, &code) {
 		err = nil
 	}
-	if err = cmp.Or(err, out.Flush()); err == nil {
+	err = cmp.Or(err, out.Flush())
+	if err == nil {
 		return int(code)
 	}
+	printError(stderr, err)
+	return int(exitUnknown)
+}
+
+// printError prints an error, one line for each that is joined in it, without
+// empty lines. Where client-go names no remedy, it adds one.
+func printError(stderr io.Writer, err error) {
 	switch {
 	case apierrors.IsUnauthorized(err):
-		err = fmt.Errorf("the API server refuses the credentials: log in again, or choose another kubeconfig: %w", err)
+		err = fmt.Errorf("the API server refuses the credentials: "+
+			"log in again, or choose another kubeconfig: %w", err)
 	case utilnet.IsConnectionRefused(err):
-		err = fmt.Errorf("no API server answers: start it, or choose another kubeconfig, host or port: %w", err)
+		err = fmt.Errorf("no API server answers: "+
+			"start it, or choose another kubeconfig, host or port: %w", err)
 	}
 	for line := range strings.FieldsFuncSeq(err.Error(), func(r rune) bool { return r == '\n' }) {
-		fmt.Fprintf(stderr, "%s: %s\n", displayName, printable(line))
+		fmt.Fprintf(stderr, "%s: %s\n", displayName, escape(line))
 	}
-	return int(exitUnknown)
 }

@@ -24,92 +24,113 @@ copies that are out of scope of the flags, which --prune would delete.
 Exit codes: 0 nothing to do, 1 there are changes, or copies out of scope, 2 unknown.`
 
 func newPlan(c *cli) *cobra.Command {
-	cmd := &cobra.Command{Use: "plan", Short: "Show what a controller would change", Long: planHelp,
-		Example: "  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune", Args: cobra.NoArgs}
-	return showSettings(c.command(cmd, true, func(ctx context.Context, s *session, _ []types.NamespacedName) (printed, error) {
-		snap, err := s.Read(ctx, "")
-		if err != nil {
-			return nil, err
-		}
-		s.say(s.Rules.WithoutTarget(maps.Values(snap.Namespaces)))
-		p := newPlanned(snap)
-		if p.abandoned, err = s.abandoned(ctx); p.abandoned > 0 {
-			s.say(fmt.Sprint(p.abandoned, " copies of the installed controller are abandoned: they have another --mirror-label ",
-				"or --instance, stay, and are in the way. deploy/docs/operate.md says what to do first."))
-		}
-		return p, err
-	}))
+	cmd := &cobra.Command{
+		Use:     "plan",
+		Short:   "Show what a controller would change",
+		Long:    planHelp,
+		Example: "  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune",
+		Args:    cobra.NoArgs,
+	}
+	return showSettings(c.command(cmd, true, showPlan))
 }
 
-// abandoned returns the number of copies that the installed controller has, and that are none by the flags.
+// showPlan prints the changes that the settings lead to.
+func showPlan(ctx context.Context, s *session, _ []types.NamespacedName) error {
+	snap, err := s.Read(ctx, "")
+	if err != nil {
+		return err
+	}
+	s.say(s.Rules.WithoutTarget(maps.Values(snap.Namespaces)))
+	abandoned, err := s.abandoned(ctx)
+	if err != nil {
+		return err
+	}
+	if abandoned > 0 {
+		s.say(fmt.Sprint(abandoned, " copies of the installed controller are abandoned: they have "+
+			"another --mirror-label or --instance, stay, and are in the way. "+
+			"deploy/docs/operate.md says what to do first."))
+	}
+	changes := newChanges(snap)
+	s.print(changes)
+	return verdict(abandoned == 0 && !changes.needed)
+}
+
+// abandoned returns how many copies of the installed controller would be
+// foreign to one with these settings, because it has another mirror label or
+// instance.
 func (s *session) abandoned(ctx context.Context) (int, error) {
 	if s.settings.deployment == nil {
 		return 0, nil
 	}
 	installed, err := newSettingsFlags().settingsOf(s.settings.deployment)
-	if err != nil || installed.Instance == s.settings.Instance && installed.Label == s.settings.Label {
+	if err != nil || installed.sharesCopiesWith(s.settings) {
 		return 0, nil // with invalid arguments it never ran
 	}
-	snap, err := (&snapshot.Reader{Client: s.Client, Rules: plan.NewRules(&installed.Options.Options)}).Read(ctx, "")
+	reader := &snapshot.Reader{Client: s.Client, Rules: plan.NewRules(&installed.Options.Options)}
+	snap, err := reader.Read(ctx, "")
 	if err != nil {
 		return 0, err
 	}
 	return len(snap.Copies()), nil
 }
 
-// planned is what a controller would do, and the targets that stay as they are, but for those in sync.
-type planned struct {
-	Targets   []*target `json:"targets"`
-	abandoned int       // copies of the installed controller that the flags make foreign
+// changes is the answer of plan, and the list of purge: what is to be done at
+// targets, and the targets that stay as they are and are not in sync.
+type changes struct {
+	Targets []*change `json:"targets"`
+
+	// needed is set if a controller would change a target, or --prune would.
+	needed bool
 }
 
-// target is one ConfigMap.
-type target struct {
+// change is one row of the answer, about one target.
+type change struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Operation is the change, or the state in which the target stays as it is.
+	// Operation is what is to be done or, if that is nothing, the state of the
+	// target: "create", or "foreign".
 	Operation string `json:"operation"`
 	Source    string `json:"source"`
 	Reason    string `json:"reason,omitempty"`
 
-	change *plan.Change
+	decision *plan.Change
 }
 
-func newPlanned(s *snapshot.Snapshot) *planned {
-	p := &planned{Targets: []*target{}}
-	for _, c := range s.All() {
+// newChanges returns the decisions of a snapshot, but those about targets that
+// are in sync, or no targets at all.
+func newChanges(snap *snapshot.Snapshot) *changes {
+	a := &changes{Targets: []*change{}} // JSON has [], not null
+	for _, c := range snap.All() {
 		if c.State != plan.StateNone && c.State != plan.StateSynced {
-			p.add(c, s.Reason(c))
+			a.add(c, snap.Reason(c))
 		}
 	}
-	return p
+	return a
 }
 
-func (p *planned) add(c *plan.Change, reason string) {
+// add adds the decision about a target, and why it is so.
+func (a *changes) add(c *plan.Change, reason string) {
 	operation := c.Op.String()
 	if c.Op == plan.OpNone {
 		operation = c.State.String()
 	}
-	p.Targets = append(p.Targets, &target{c.Key.Namespace, c.Key.Name, operation, c.Owner.String(), reason, c})
+	a.needed = a.needed || c.Op != plan.OpNone || c.State == plan.StateOutOfScope
+	a.Targets = append(a.Targets,
+		&change{c.Key.Namespace, c.Key.Name, operation, c.Owner.String(), reason, c})
 }
 
-func (p *planned) end() error {
-	return verdict(p.abandoned == 0 && !slices.ContainsFunc(p.Targets, func(t *target) bool {
-		return t.change.Op != plan.OpNone || t.change.State == plan.StateOutOfScope
-	}))
-}
-
-func (p *planned) table(w io.Writer) {
+func (a *changes) table(w io.Writer) {
 	var rows [][]any
 	counts := map[string]int{}
-	for _, t := range p.Targets {
-		rows = append(rows, []any{t.Operation, t.Namespace + "/" + t.Name, t.Source, t.Reason})
-		counts[t.Operation]++
+	for _, row := range a.Targets {
+		rows = append(rows,
+			[]any{row.Operation, row.Namespace + "/" + row.Name, row.Source, row.Reason})
+		counts[row.Operation]++
 	}
+	printTable(w, []string{"Operation", "ConfigMap", "Source", "Reason"}, rows)
 	var parts []string
 	for _, operation := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%s %d", operation, counts[operation]))
 	}
-	printTable(w, []string{"Operation", "ConfigMap", "Source", "Reason"}, rows)
 	fmt.Fprintf(w, "In all: %s.\n", cmp.Or(strings.Join(parts, ", "), "nothing"))
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -30,48 +31,68 @@ Permissions: list and delete ConfigMaps, list namespaces and Deployments, get th
 Exit codes: 0 all gone, or nothing to delete; 1 refused, not confirmed or not all gone; 2 unknown.`
 
 func newPurge(c *cli) *cobra.Command {
-	p := &purge{planned: &planned{Targets: []*target{}}}
-	cmd := &cobra.Command{Use: "purge [SOURCE]", Short: "Delete the copies of an instance, or of one source",
-		Long: purgeHelp, Example: "  kubectl mirror purge --dry-run\n  kubectl mirror purge platform/settings --yes",
-		Args: cobra.MaximumNArgs(1)}
-	cmd.Flags().BoolVarP(&p.yes, "yes", "y", false, "Do not ask.")
-	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "Show the list, and delete nothing.")
-	cmd.Flags().BoolVar(&p.force, "force", false, "Delete although a controller of the instance runs.")
-	cmd.Flags().BoolVar(&p.outOfScope, "out-of-scope", false, "Delete only unclaimed copies that the flags rule out.")
-	return showSettings(c.command(cmd, true, func(ctx context.Context, s *session, keys []types.NamespacedName) (printed, error) {
-		p.session = s
-		return p, p.list(ctx, keys)
-	}))
-}
-
-// purge lists the copies, and deletes them after they are printed.
-type purge struct {
-	*planned
-	*session                       `json:"-"`
-	yes, dryRun, force, outOfScope bool
-}
-
-// end deletes the copies, unless something is against that.
-func (p *purge) end() (err error) {
-	for _, step := range []func(context.Context) error{p.refuse, p.confirm, p.delete} {
-		if err == nil && !p.dryRun && len(p.Targets) > 0 {
-			err = step(p.cmd.Context())
-		}
+	cmd := &cobra.Command{
+		Use:     "purge [SOURCE]",
+		Short:   "Delete the copies of an instance, or of one source",
+		Long:    purgeHelp,
+		Example: "  kubectl mirror purge --dry-run\n  kubectl mirror purge platform/settings --yes",
+		Args:    cobra.MaximumNArgs(1),
 	}
-	return err
+	p := &purge{changes: &changes{Targets: []*change{}}}
+	flags := cmd.Flags()
+	flags.BoolVarP(&p.yes, "yes", "y", false, "Do not ask.")
+	flags.BoolVar(&p.dryRun, "dry-run", false, "Show the list, and delete nothing.")
+	flags.BoolVar(&p.force, "force", false,
+		"Delete although a controller of the instance runs.")
+	flags.BoolVar(&p.outOfScope, "out-of-scope", false,
+		"Delete only unclaimed copies that the flags rule out.")
+	return showSettings(c.command(cmd, true, p.run))
 }
 
-// list lists the copies of a source, or all.
-func (p *purge) list(ctx context.Context, of []types.NamespacedName) error {
-	p.settings.Prune = false // else no copy counts as out of scope
+// purge is one run of the command: its flags, and the copies that it is to
+// delete.
+type purge struct {
+	*session
+	*changes
+	yes        bool
+	dryRun     bool
+	force      bool
+	outOfScope bool
+}
+
+// run prints the copies and, unless something is against that, deletes them.
+func (p *purge) run(ctx context.Context, s *session, keys []types.NamespacedName) error {
+	p.session = s
+	source := append(keys, types.NamespacedName{})[0] // empty: copies of all sources
+	if err := p.list(ctx, source); err != nil {
+		return err
+	}
+	p.print(p.changes)
+	if p.dryRun || len(p.Targets) == 0 {
+		return nil
+	}
+	if err := p.refuse(ctx); err != nil {
+		return err
+	}
+	if err := p.confirm(); err != nil {
+		return err
+	}
+	return p.delete(ctx)
+}
+
+// list lists the copies of a source or, if the key is empty, all.
+func (p *purge) list(ctx context.Context, source types.NamespacedName) error {
+	// With --prune no copy would be out of scope, so --out-of-scope goes by the
+	// rules without it.
+	p.settings.Prune = false
 	p.Rules = plan.NewRules(&p.settings.Options.Options)
-	of = append(of, types.NamespacedName{}) // all
-	snap, err := p.Read(ctx, of[0].Name)
+	snap, err := p.Read(ctx, source.Name)
 	if err != nil {
 		return err
 	}
 	for _, c := range snap.Copies() {
-		if p.outOfScope && c.State != plan.StateOutOfScope || of[0].Name != "" && of[0] != c.Owner {
+		isAskedFor := source.Name == "" || source == c.Owner
+		if !isAskedFor || p.outOfScope && c.State != plan.StateOutOfScope {
 			continue
 		}
 		reason := ""
@@ -83,7 +104,9 @@ func (p *purge) list(ctx context.Context, of []types.NamespacedName) error {
 	return nil
 }
 
-// refuse returns exitNo while a controller of the instance runs, and says which. Two flags go on without that.
+// refuse returns exitNo, and prints why, while a controller of the instance
+// runs. It would restore what is deleted. --force accepts that, and
+// --out-of-scope deletes only what no controller restores.
 func (p *purge) refuse(ctx context.Context) error {
 	if p.force || p.outOfScope {
 		return nil
@@ -92,64 +115,76 @@ func (p *purge) refuse(ctx context.Context) error {
 	if p.settings.deployment != nil { // it may lack the label
 		deployments = append(deployments, *p.settings.deployment)
 	}
-	for i := range deployments {
-		d := &deployments[i]
-		of, _ := newSettingsFlags().settingsOf(d) // with invalid arguments it is never ready
-		if of.Instance != p.settings.Instance || of.Label != p.settings.Label {
+	for _, d := range deployments {
+		of, _ := newSettingsFlags().settingsOf(&d) // with invalid arguments it is never ready
+		if !of.sharesCopiesWith(p.settings) {
 			continue
 		}
 		runs, failed := of.runs(ctx, p.Client)
 		err = cmp.Or(err, failed)
 		if runs {
-			p.say(fmt.Sprintf("Refused: the controller of Deployment %s runs, and would restore copies. Stop it before: "+
-				"kubectl -n %s scale deployment %s --replicas=0", keyOf(d), d.Namespace, d.Name))
+			p.say(fmt.Sprintf("Refused: the controller of Deployment %s runs, and would restore "+
+				"copies. Stop it before: kubectl -n %s scale deployment %s --replicas=0",
+				keyOf(&d), d.Namespace, d.Name))
 			return exitNo
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("cannot check that no controller runs: %w: --force goes on without that", err)
+		return fmt.Errorf("cannot check that no controller runs: %w: "+
+			"--force goes on without that", err)
 	}
 	return nil
 }
 
-// confirm returns exitNo unless the answer is yes. If nobody reads the list, the program ends here, by the flush.
-func (p *purge) confirm(context.Context) error {
-	if out, ok := p.cmd.OutOrStdout().(*bufio.Writer); ok {
-		if err := out.Flush(); err != nil || p.yes {
-			return err
-		}
+// confirm returns exitNo unless the user says yes. Before it asks, the list has
+// to be there, and before copies are deleted without asking, too: if nobody can
+// read it, because the disk is full, nothing is deleted.
+func (p *purge) confirm() error {
+	err := p.cmd.OutOrStdout().(*bufio.Writer).Flush() // run has made the writer
+	if err != nil || p.yes {
+		return err
 	}
-	fmt.Fprintf(p.cmd.ErrOrStderr(), "Delete these copies of instance %s (%d)? [y/N] ", p.Rules.Instance(), len(p.Targets))
+	fmt.Fprintf(p.cmd.ErrOrStderr(), "Delete these copies of instance %s (%d)? [y/N] ",
+		p.Rules.Instance(), len(p.Targets))
 	line, _ := bufio.NewReader(p.cmd.InOrStdin()).ReadString('\n')
-	if answer := strings.ToLower(strings.TrimSpace(line)); answer == "y" || answer == "yes" {
+	answer := strings.ToLower(strings.TrimSpace(line))
+	if answer == "y" || answer == "yes" {
 		return nil
 	}
 	p.say("Nothing was changed. --yes answers the question.")
 	return exitNo
 }
 
-// delete deletes the copies that are still as they were listed. It returns exitNo if not all are gone.
+// delete deletes the copies that are still as they were listed. It returns
+// exitNo if not all are gone.
 func (p *purge) delete(ctx context.Context) error {
 	var workers errgroup.Group
 	workers.SetLimit(32) // enough for a thousand a second, and few for an API server
 	var gone atomic.Int64
-	for _, c := range p.Targets {
+	for _, row := range p.Targets {
 		workers.Go(func() error {
-			have := c.change.Have
-			err := p.Client.CoreV1().ConfigMaps(c.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{
-				Preconditions: &metav1.Preconditions{UID: &have.UID, ResourceVersion: &have.ResourceVersion},
-			})
-			if isHeld := len(have.Finalizers) > 0; err == nil && !isHeld || apierrors.IsNotFound(err) {
+			have := row.decision.Have
+			// A copy that has changed since it was listed causes a conflict.
+			unchanged := &metav1.Preconditions{
+				UID:             &have.UID,
+				ResourceVersion: &have.ResourceVersion,
+			}
+			err := p.Client.CoreV1().ConfigMaps(row.Namespace).
+				Delete(ctx, row.Name, metav1.DeleteOptions{Preconditions: unchanged})
+			isGone := apierrors.IsNotFound(err) || err == nil && len(have.Finalizers) == 0
+			if isGone {
 				gone.Add(1)
 				return nil
 			}
-			return cmp.Or(err, fmt.Errorf("%s", c.Reason)) // a conflict if the copy has changed
+			return cmp.Or(err, errors.New(row.Reason)) // the reason names the finalizer
 		})
 	}
-	failed, all := workers.Wait(), int64(len(p.Targets))
+	failed := workers.Wait()
+	all := int64(len(p.Targets))
 	text := fmt.Sprintf("Deleted %d of %d copies", gone.Load(), all)
 	if failed != nil {
-		text += fmt.Sprintf("; failed: %d, the first because of: %v: run the command again", all-gone.Load(), failed)
+		text += fmt.Sprintf("; failed: %d, the first because of: %v: run the command again",
+			all-gone.Load(), failed)
 	}
 	p.say(text + ".")
 	return verdict(gone.Load() == all)

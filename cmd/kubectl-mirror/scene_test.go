@@ -103,11 +103,11 @@ var update = flag.Bool("update", false, "write the golden files")
 // golden collects what is printed, under titles, for one golden file.
 type golden struct{ bytes.Buffer }
 
-// print adds what is printed in each of the formats, and the exit code.
-func (g *golden) print(title string, p printed, formats ...string) {
+// print adds the answer in each of the formats, and the exit code.
+func (g *golden) print(title string, code exitCode, a answer, formats ...string) {
 	for _, format := range formats {
-		fmt.Fprintf(g, "=== %s, %s, %v\n", title, format, p.end())
-		printAs(g, format, p)
+		fmt.Fprintf(g, "=== %s, %s, %v\n", title, format, code)
+		printAs(g, format, a)
 	}
 }
 

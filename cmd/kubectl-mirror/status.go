@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,8 +15,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// states is the table of the help, and of deploy/docs/kubectl-mirror.md.
-const states = `
+// statusTable is the table of the statuses of a source in the help of status
+// and wait, and in deploy/docs/kubectl-mirror.md.
+const statusTable = `
   status        the targets                                           wait        exit code of wait
   InSync        each is in sync, or held by the source                ends        0
   Pending       some are to be written                                goes on     1 at its timeout
@@ -31,7 +31,7 @@ const states = `
 
 const statusHelp = `Show each source of a namespace with the number of its targets by state. With SOURCE, a name or
 NAMESPACE/NAME, show the targets that are not in sync, with the state and the reason.
-` + states + `
+` + statusTable + `
 A user who may read no more than the sources and events of a namespace sees what the controller has reported about the
 present version of each source. That does not show which namespaces or flags have changed since, and a user who may
 write events in that namespace can forge it. A source that is gone is shown to that user if SOURCE names it.
@@ -39,65 +39,50 @@ write events in that namespace can forge it. A source that is gone is shown to t
 Exit codes: 0 all are InSync, or OutOfScope without copies; 1 not all; 2 not known.`
 
 func newStatus(c *cli) *cobra.Command {
-	var everywhere bool
-	cmd := &cobra.Command{Use: "status [SOURCE...]", Short: "Show which copies are in sync", Long: statusHelp,
-		Example: "  kubectl mirror status -A\n  kubectl mirror status settings -n platform"}
-	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "Show the sources of all namespaces.")
-	return c.command(cmd, false, func(ctx context.Context, s *session, keys []types.NamespacedName) (printed, error) {
+	cmd := &cobra.Command{
+		Use:     "status [SOURCE...]",
+		Short:   "Show which copies are in sync",
+		Long:    statusHelp,
+		Example: "  kubectl mirror status -A\n  kubectl mirror status settings -n platform",
+	}
+	everywhere := cmd.Flags().BoolP("all-namespaces", "A", false,
+		"Show the sources of all namespaces.")
+	return c.command(cmd, false, func(
+		ctx context.Context, s *session, keys []types.NamespacedName,
+	) error {
 		details := len(keys) > 0
 		switch {
-		case details && everywhere:
-			return nil, errors.New("--all-namespaces beside SOURCE: give one of the two")
-		case everywhere:
+		case details && *everywhere:
+			return errors.New("--all-namespaces beside SOURCE: give one of the two")
+		case *everywhere:
 			keys = append(keys, types.NamespacedName{})
 		case !details:
-			namespace, _, err := c.kube.ToRawKubeConfigLoader().Namespace()
+			namespace, _, err := c.ToRawKubeConfigLoader().Namespace()
 			if err != nil {
-				return nil, err
+				return err
 			}
 			keys = append(keys, types.NamespacedName{Namespace: namespace})
 		}
-		sources, err := s.ask(ctx, keys)
-		return &report{sources, details, exitOf(sources, (*snapshot.Source).IsInSync)}, err
+		sources, err := s.sources(ctx, keys)
+		if err != nil {
+			return err
+		}
+		s.print(&statuses{sources, details})
+		return exitOf(sources, (*snapshot.Source).IsInSync)
 	})
 }
 
-// read returns the state of one source, of those of a namespace, or of all: by what the cluster holds or, if the user
-// may not see that, by what the controller has reported. With a name it reads nothing of other names.
-func (s *session) read(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
-	if s.narrowed == nil {
-		found, err := s.readCluster(ctx, asked)
-		if !apierrors.IsForbidden(err) {
-			return found, err
-		}
-		s.narrowed = err
-	}
-	if asked.Namespace == "" {
-		return nil, s.narrowed
-	}
-	return s.SourcesByReports(ctx, asked)
-}
-
-// readCluster reads what the cluster holds and, from the events, what no object shows.
-func (s *session) readCluster(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
-	snap, err := s.Read(ctx, asked.Name)
-	if err != nil {
-		return nil, err
-	}
-	sources := snap.Sources(asked.Namespace)
-	reports, err := s.Reports(ctx, asked.Namespace)
-	for _, source := range sources {
-		source.Learn(reports[source.Key()])
-	}
-	return sources, err
-}
-
-// ask returns the state of each of the sources, or of those in a namespace. There has to be one.
-func (s *session) ask(ctx context.Context, keys []types.NamespacedName) ([]*snapshot.Source, error) {
-	all := []*snapshot.Source{}
+// sources returns the statuses of the sources that the keys name. A key without
+// a name stands for all sources of its namespace, and an empty one for those of
+// the whole cluster. It is an error if a namespace has no such source: that is
+// rather a typing error than in sync.
+func (s *session) sources(
+	ctx context.Context, keys []types.NamespacedName,
+) ([]*snapshot.Source, error) {
+	all := []*snapshot.Source{} // JSON has [], not null
 	for _, key := range keys {
-		found, err := s.read(ctx, key)
-		if err == nil && len(found) == 0 && key.Namespace != "" { // rather a typing error than in sync
+		found, err := s.sourcesOf(ctx, key)
+		if err == nil && len(found) == 0 && key.Namespace != "" {
 			err = s.noSource(ctx, key)
 		}
 		if err != nil {
@@ -108,12 +93,48 @@ func (s *session) ask(ctx context.Context, keys []types.NamespacedName) ([]*snap
 	return all, nil
 }
 
-// noSource returns why there is no source.
+// sourcesOf returns the statuses of the sources that one key names: by what the
+// cluster holds or, if the user may not see that, by what the controller has
+// reported in the namespace. With a name it reads nothing of other names.
+func (s *session) sourcesOf(
+	ctx context.Context, key types.NamespacedName,
+) ([]*snapshot.Source, error) {
+	if s.forbidden == nil {
+		found, err := s.sourcesInCluster(ctx, key)
+		if !apierrors.IsForbidden(err) {
+			return found, err
+		}
+		s.forbidden = err
+	}
+	if key.Namespace == "" {
+		return nil, s.forbidden
+	}
+	return s.SourcesByReports(ctx, key)
+}
+
+// sourcesInCluster reads what the cluster holds and, from the events, what no
+// object shows: a rejected write, and a fight.
+func (s *session) sourcesInCluster(
+	ctx context.Context, key types.NamespacedName,
+) ([]*snapshot.Source, error) {
+	snap, err := s.Read(ctx, key.Name)
+	if err != nil {
+		return nil, err
+	}
+	sources := snap.Sources(key.Namespace)
+	reports, err := s.Reports(ctx, key.Namespace)
+	for _, source := range sources {
+		source.Learn(reports[source.Key()])
+	}
+	return sources, err
+}
+
+// noSource returns an error with the reason why a key names no source.
 func (s *session) noSource(ctx context.Context, key types.NamespacedName) error {
 	label := s.Rules.Label() + "=" + plan.SourceValue
 	if key.Name == "" {
-		return fmt.Errorf("no source in namespace %s: no ConfigMap there has the label %s; -A shows those of all namespaces",
-			key.Namespace, label)
+		return fmt.Errorf("no source in namespace %s: no ConfigMap there has the label %s; "+
+			"-A shows those of all namespaces", key.Namespace, label)
 	}
 	cm, err := s.Get(ctx, key)
 	switch {
@@ -122,44 +143,52 @@ func (s *session) noSource(ctx context.Context, key types.NamespacedName) error 
 	case err == nil && cm != nil && plan.MarksOf(cm).Itself:
 		return fmt.Errorf("%s is a copy of %s: ask about that", key, plan.MarksOf(cm).Source)
 	}
-	return fmt.Errorf("no source %s: no ConfigMap of this name has the label %s there, and no copy is known", key, label)
+	return fmt.Errorf("no source %s: no ConfigMap of this name has the label %s there, "+
+		"and no copy is known", key, label)
 }
 
-// exitOf returns the exit code for sources of which some succeed.
+// exitOf returns the exit code for sources, each of which has to succeed: the
+// highest of all.
 func exitOf(sources []*snapshot.Source, succeeds func(*snapshot.Source) bool) exitCode {
-	isUnknown := func(s *snapshot.Source) bool { return s.Status == snapshot.NotKnown }
-	if slices.ContainsFunc(sources, isUnknown) {
-		return exitUnknown
+	code := exitYes
+	for _, s := range sources {
+		if s.Status == snapshot.NotKnown {
+			return exitUnknown
+		}
+		if !succeeds(s) {
+			code = exitNo
+		}
 	}
-	return verdict(!slices.ContainsFunc(sources, func(s *snapshot.Source) bool { return !succeeds(s) }))
+	return code
 }
 
-// report is the state of some sources.
-type report struct {
+// statuses is the answer of status and wait, and that of explain about a
+// source.
+type statuses struct {
 	Sources []*snapshot.Source `json:"sources"`
 
-	details bool // show the targets that are neither in sync nor held
-	answer  exitCode
+	// details has the table show the targets of each source that are neither in
+	// sync nor held, instead of one row a source.
+	details bool
 }
 
-func (r *report) end() error { return r.answer }
-
-func (r *report) table(w io.Writer) {
-	if r.details {
-		for _, s := range r.Sources {
+func (a *statuses) table(w io.Writer) {
+	if a.details {
+		for _, s := range a.Sources {
 			printSource(w, s)
 		}
 		return
 	}
-	if len(r.Sources) == 0 {
+	if len(a.Sources) == 0 {
 		printLines(w, "No sources found.")
 	}
 	columns := []string{"Namespace", "Name", "Status", "Targets"}
 	for _, state := range plan.Counted {
 		columns = append(columns, state.String())
 	}
+	columns = append(columns, "Warning")
 	var rows [][]any
-	for _, s := range r.Sources {
+	for _, s := range a.Sources {
 		row := []any{s.Namespace, s.Name, s.Status, s.Total()}
 		for _, state := range plan.Counted {
 			row = append(row, s.Count(state))
@@ -167,10 +196,11 @@ func (r *report) table(w io.Writer) {
 		reason, _, _ := strings.Cut(s.Warning, ":")
 		rows = append(rows, append(row, reason))
 	}
-	printTable(w, append(columns, "Warning"), rows)
+	printTable(w, columns, rows)
 }
 
-// printSource prints a source, and its targets that are neither in sync nor held.
+// printSource prints a source, and its targets that are neither in sync nor
+// held.
 func printSource(w io.Writer, s *snapshot.Source) {
 	var rows [][]any
 	for _, t := range s.Targets {

@@ -14,57 +14,83 @@ import (
 
 const waitHelp = `Wait until every target of some sources holds what its source holds now, or is held by its source.
 SOURCE is a name or NAMESPACE/NAME.
-` + states + `
+` + statusTable + `
 The exit code is the highest of all sources. Copies that expire are no targets: wait does not wait for them.`
 
 func newWait(c *cli) *cobra.Command {
-	var timeout time.Duration
-	var ignoreBlocked bool
-	cmd := &cobra.Command{Use: "wait SOURCE...", Short: "Wait until all copies of some sources are in sync",
-		Example: "  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m",
-		Long:    waitHelp, Args: cobra.MinimumNArgs(1)}
-	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "Time after which the command ends with exit code 1 or 2.")
-	cmd.Flags().BoolVar(&ignoreBlocked, "ignore-blocked", false, "Do not fail if targets are rejected or blocked.")
-	return c.command(cmd, false, func(ctx context.Context, s *session, keys []types.NamespacedName) (printed, error) {
-		sources, err := s.wait(ctx, keys, timeout, ignoreBlocked)
-		succeeds := func(source *snapshot.Source) bool { return source.Succeeds(ignoreBlocked) }
-		return &report{sources, true, exitOf(sources, succeeds)}, err
+	cmd := &cobra.Command{
+		Use:   "wait SOURCE...",
+		Short: "Wait until all copies of some sources are in sync",
+		Long:  waitHelp,
+		Example: "  kubectl apply -f settings.yaml && " +
+			"kubectl mirror wait platform/settings --timeout=2m",
+		Args: cobra.MinimumNArgs(1),
+	}
+	timeout := cmd.Flags().Duration("timeout", 5*time.Minute,
+		"Time after which the command ends with exit code 1 or 2.")
+	ignoreBlocked := cmd.Flags().Bool("ignore-blocked", false,
+		"Do not fail if targets are rejected or blocked.")
+	return c.command(cmd, false, func(
+		ctx context.Context, s *session, keys []types.NamespacedName,
+	) error {
+		sources, err := s.wait(ctx, keys, *timeout, *ignoreBlocked)
+		if err != nil {
+			return err
+		}
+		s.print(&statuses{sources, true})
+		return exitOf(sources, func(source *snapshot.Source) bool {
+			return source.Succeeds(*ignoreBlocked)
+		})
 	})
 }
 
-// wait waits until all sources end, or the time is over, and returns the last that is known of them. It says why it
-// goes on.
-func (s *session) wait(ctx context.Context, keys []types.NamespacedName, timeout time.Duration, ignoreBlocked bool) (
-	last []*snapshot.Source, err error) {
+// wait reads the sources again and again, until none goes on or the time is
+// over, and returns the last statuses that it has read. Meanwhile it prints
+// which sources go on.
+func (s *session) wait(
+	ctx context.Context, keys []types.NamespacedName, timeout time.Duration, ignoreBlocked bool,
+) (last []*snapshot.Source, err error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		began := time.Now()
-		sources, err := s.ask(limited, keys)
-		if err == nil {
+		sources, err := s.sources(limited, keys)
+		switch {
+		case err == nil:
 			last = sources
-		} else if limited.Err() == nil && (last == nil || !utilnet.IsConnectionRefused(err)) { // it may be restarted
+		case limited.Err() != nil:
+			// The time ended in the middle of a request.
+		case last != nil && utilnet.IsConnectionRefused(err):
+			// The API server has answered before, so it may be starting again.
+		default:
 			return nil, err
 		}
-		ends := last != nil
-		for _, source := range last {
-			if source.GoesOn(ignoreBlocked) {
-				ends = false
-				s.say(fmt.Sprintf("%s: %s", source.Key(), source.Summary()))
-				s.say(source.Warning)
-			}
-		}
-		if ends {
+		if last != nil && !s.anyGoesOn(last, ignoreBlocked) {
 			return last, nil
 		}
 		select {
-		case <-time.After(max(time.Second, 5*time.Since(began))): // large clusters are read seldom
+		// Large clusters are read seldom: at most a sixth of the time goes into
+		// reading.
+		case <-time.After(max(time.Second, 5*time.Since(began))):
 		case <-limited.Done():
-			if last == nil { // in the middle of a request
+			if last == nil {
 				return nil, fmt.Errorf("--timeout=%v: over before the cluster was read", timeout)
 			}
 			s.say(fmt.Sprintf("Timed out after %v", timeout))
 			return last, nil
 		}
 	}
+}
+
+// anyGoesOn reports whether a source may still change by itself. It prints
+// which do, and in which status they are.
+func (s *session) anyGoesOn(sources []*snapshot.Source, ignoreBlocked bool) (goesOn bool) {
+	for _, source := range sources {
+		if source.GoesOn(ignoreBlocked) {
+			goesOn = true
+			s.say(fmt.Sprintf("%s: %s", source.Key(), source.Summary()))
+			s.say(source.Warning)
+		}
+	}
+	return goesOn
 }
