@@ -2,8 +2,10 @@
 // mirror=true in each namespace whose name begins with a given prefix.
 //
 // Package mirror does the work. This package has the concerns of the process:
-// flags, the connection to the API server, the Lease, probes, metrics, logging,
-// events and signals.
+// [run] parses the flags, sets up logging and catches signals. Then [control]
+// connects to the API server, serves probes and metrics, and hands the
+// controller to [election.run], which lets it write while it holds the Lease.
+// The controller sends its events through an [eventSender].
 package main
 
 import (
