@@ -71,17 +71,17 @@ type checker struct {
 
 // finding is the result of one check.
 type finding struct {
-	Check  string `json:"check"`
-	Result string `json:"result"`
-	Detail string `json:"detail"`
+	Check  string `json:"check"`  // the name of the check
+	Result string `json:"result"` // one of the four
+	Detail string `json:"detail"` // what was found and, of a fault, what to do about it
 }
 
 // Results of a check.
 const (
 	resultOK        = "ok"
-	resultTodo      = "to do"
-	resultUnknown   = "not checked"
-	resultNotProbed = "not probed"
+	resultTodo      = "to do"       // a fault of the installation
+	resultUnknown   = "not checked" // the user may not see it, or it could not be asked
+	resultNotProbed = "not probed"  // there is no namespace in which to ask
 )
 
 // ok is what has to be so.
@@ -156,6 +156,7 @@ func (k *checker) checkController(ctx context.Context) finding {
 	}
 
 	kubectl := ": kubectl -n " + d.Namespace
+	// Ready replicas may be those of the former version of the Deployment.
 	isRolledOut := status.ObservedGeneration >= d.Generation &&
 		status.UpdatedReplicas >= wanted && status.ReadyReplicas >= wanted
 	switch {
@@ -185,6 +186,8 @@ const grantThem = ": grant it as deploy/base/rbac.yaml does"
 // checkPermissions asks, as the account of the controller, for each permission.
 func (k *checker) checkPermissions(ctx context.Context) finding {
 	var lacks []string
+	// A review about oneself takes no permission: whoever may impersonate the
+	// account can ask.
 	for _, permission := range permissions {
 		verb, resource, _ := strings.Cut(permission, " ")
 		review := &authorizationv1.SelfSubjectAccessReview{}
@@ -229,6 +232,7 @@ func (k *checker) verdict() exitCode {
 	return exitYes
 }
 
+// table prints one row a check, and the number of checks by result.
 func (k *checker) table(w io.Writer) {
 	var rows [][]any
 	for _, c := range k.Checks {

@@ -84,6 +84,7 @@ type explanation struct {
 	Remedy  string `json:"remedy,omitempty"`
 }
 
+// table prints the explanation as sentences: it has no columns.
 func (a *explanation) table(w io.Writer) {
 	printLines(w, a.Verdict)
 	if a.Remedy != "" {
@@ -151,7 +152,8 @@ func isCopy(cm *corev1.ConfigMap) bool {
 }
 
 // explainTarget returns in which state the target is, and why, and what would
-// change that.
+// change that. A state without a remedy here is one that the user wants, or the
+// reason itself says what to do.
 func (x *subject) explainTarget() (why, remedy string) {
 	if x.snap == nil {
 		return x.explainUnseen()

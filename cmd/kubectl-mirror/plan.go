@@ -57,7 +57,8 @@ func showPlan(ctx context.Context, s *session, _ []types.NamespacedName) error {
 
 // abandoned returns how many copies of the installed controller would be
 // foreign to one with these settings, because it has another mirror label or
-// instance.
+// instance. Nobody would delete them, and each would be in the way of a new
+// copy.
 func (s *session) abandoned(ctx context.Context) (int, error) {
 	if s.settings.deployment == nil {
 		return 0, nil
@@ -90,8 +91,8 @@ type change struct {
 	// Operation is what is to be done or, if that is nothing, the state of the
 	// target: "create", or "foreign".
 	Operation string `json:"operation"`
-	Source    string `json:"source"`
-	Reason    string `json:"reason,omitempty"`
+	Source    string `json:"source"`           // whose copy is, or is to be, there
+	Reason    string `json:"reason,omitempty"` // why it is so, in words
 
 	decision *plan.Change
 }
@@ -119,6 +120,7 @@ func (a *changes) add(c *plan.Change, reason string) {
 		&change{c.Key.Namespace, c.Key.Name, operation, c.Owner.String(), reason, c})
 }
 
+// table prints one row a target, and the number of targets by operation.
 func (a *changes) table(w io.Writer) {
 	var rows [][]any
 	counts := map[string]int{}

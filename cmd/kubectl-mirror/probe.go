@@ -39,8 +39,8 @@ func (k *checker) probeCopy(ctx context.Context) finding {
 	if err != nil {
 		return refusal(err)
 	}
-	// Where the source of the copy is said to be: the first namespace that may
-	// have sources.
+	// The copy has a source that need not exist, in the first namespace that
+	// may have sources.
 	home := append(slices.Clone(k.settings.SourceNamespaces), k.settings.deployment.Namespace)[0]
 	last := finding{Result: resultNotProbed, Detail: "no namespace is a target yet"}
 	probes := 0
@@ -61,7 +61,8 @@ func (k *checker) probeCopy(ctx context.Context) finding {
 }
 
 // probeConfined asks for what the two policies that confine the controller have
-// to refuse: what is no copy, and an event in the name of another program.
+// to refuse: what is no copy, and an event in the name of another program. RBAC
+// grants both, so another refusal than that of a policy shows nothing.
 func (k *checker) probeConfined(ctx context.Context) finding {
 	const (
 		aConfigMap = "any ConfigMap in its namespace"
@@ -147,9 +148,10 @@ func (k *checker) probeProtected(ctx context.Context) finding {
 	return k.checkPolicy("protected", "only the controller changes copies", "protect-copies")(ctx)
 }
 
-// checkPolicy returns a check that a policy is there, and bound. It is known by
-// a part of its name, to which a kustomization may add, and installed by a
-// component. does is what holds then.
+// checkPolicy returns a check that a policy is there, and bound so that it
+// denies. The policy is known by a part of its name, since a kustomization may
+// add to the name. does is what holds with the policy, and component installs
+// it.
 func (k *checker) checkPolicy(part, does, component string) func(context.Context) finding {
 	return func(ctx context.Context) finding {
 		client := k.Client.AdmissionregistrationV1()

@@ -53,7 +53,9 @@ func newPurge(c *cli) *cobra.Command {
 // delete.
 type purge struct {
 	*session
-	*changes
+	*changes // the copies, each with its decision to delete it
+
+	// These are the flags, under their names.
 	yes        bool
 	dryRun     bool
 	force      bool
@@ -95,6 +97,7 @@ func (p *purge) list(ctx context.Context, source types.NamespacedName) error {
 		if !isAskedFor || p.outOfScope && c.State != plan.StateOutOfScope {
 			continue
 		}
+		// A finalizer keeps the copy after its deletion. The user may know it.
 		reason := ""
 		for _, finalizer := range c.Have.Finalizers {
 			reason = "the finalizer " + finalizer + " holds it"
@@ -115,6 +118,8 @@ func (p *purge) refuse(ctx context.Context) error {
 	if p.settings.deployment != nil { // it may lack the label
 		deployments = append(deployments, *p.settings.deployment)
 	}
+	// An error leaves open whether a controller runs. It matters only if none
+	// is found that does.
 	for _, d := range deployments {
 		of, _ := newSettingsFlags().settingsOf(&d) // with invalid arguments it is never ready
 		if !of.sharesCopiesWith(p.settings) {
@@ -164,7 +169,8 @@ func (p *purge) delete(ctx context.Context) error {
 	for _, row := range p.Targets {
 		workers.Go(func() error {
 			have := row.decision.Have
-			// A copy that has changed since it was listed causes a conflict.
+			// A copy that has changed since it was listed causes a conflict: it
+			// may have been released.
 			unchanged := &metav1.Preconditions{
 				UID:             &have.UID,
 				ResourceVersion: &have.ResourceVersion,
@@ -179,7 +185,7 @@ func (p *purge) delete(ctx context.Context) error {
 			return cmp.Or(err, errors.New(row.Reason)) // the reason names the finalizer
 		})
 	}
-	failed := workers.Wait()
+	failed := workers.Wait() // the first error
 	all := int64(len(p.Targets))
 	text := fmt.Sprintf("Deleted %d of %d copies", gone.Load(), all)
 	if failed != nil {

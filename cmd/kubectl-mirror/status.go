@@ -104,7 +104,7 @@ func (s *session) sourcesOf(
 		if !apierrors.IsForbidden(err) {
 			return found, err
 		}
-		s.forbidden = err
+		s.forbidden = err // also for the next key, and the next round of wait
 	}
 	if key.Namespace == "" {
 		return nil, s.forbidden
@@ -129,7 +129,8 @@ func (s *session) sourcesInCluster(
 	return sources, err
 }
 
-// noSource returns an error with the reason why a key names no source.
+// noSource returns an error with the reason why a key names no source. A user
+// often means a copy, so that has an error of its own.
 func (s *session) noSource(ctx context.Context, key types.NamespacedName) error {
 	label := s.Rules.Label() + "=" + plan.SourceValue
 	if key.Name == "" {
@@ -172,6 +173,8 @@ type statuses struct {
 	details bool
 }
 
+// table prints one row a source: its number of targets by state, and the reason
+// of its warning. With details it prints each source at length.
 func (a *statuses) table(w io.Writer) {
 	if a.details {
 		for _, s := range a.Sources {
@@ -199,8 +202,9 @@ func (a *statuses) table(w io.Writer) {
 	printTable(w, columns, rows)
 }
 
-// printSource prints a source, and its targets that are neither in sync nor
-// held.
+// printSource prints a source with its note and its warning, and the targets
+// that are neither in sync nor held: a reader looks for what is wrong, and the
+// others may be thousands.
 func printSource(w io.Writer, s *snapshot.Source) {
 	var rows [][]any
 	for _, t := range s.Targets {

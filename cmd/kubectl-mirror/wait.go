@@ -30,6 +30,8 @@ func newWait(c *cli) *cobra.Command {
 		"Time after which the command ends with exit code 1 or 2.")
 	ignoreBlocked := cmd.Flags().Bool("ignore-blocked", false,
 		"Do not fail if targets are rejected or blocked.")
+	// A pipeline of an owner who cannot remove what blocks a target passes with
+	// --ignore-blocked.
 	return c.command(cmd, false, func(
 		ctx context.Context, s *session, keys []types.NamespacedName,
 	) error {

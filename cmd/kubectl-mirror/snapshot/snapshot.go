@@ -259,6 +259,7 @@ func (s *Snapshot) Reason(c *plan.Change) string {
 	return s.Rules.Reason(s.View(c.Key.Name), *c)
 }
 
+// compareKeys orders by namespace first, as kubectl get -A does.
 func compareKeys(a, b types.NamespacedName) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
