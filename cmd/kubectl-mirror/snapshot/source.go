@@ -153,7 +153,7 @@ func (s *Snapshot) finish(source *Source, parsed *plan.Source) {
 }
 
 // setStatus sets the status of a source that has targets. What may change by
-// itself comes first: as long as there is some, it is worth to wait.
+// itself comes first: as long as there is some, the command wait goes on.
 func (s *Source) setStatus() {
 	status := plan.StatusInSync
 	for _, state := range plan.Counted {
@@ -164,8 +164,8 @@ func (s *Source) setStatus() {
 	s.Status = status.String()
 }
 
-// GoesOn reports whether the status may change by itself, so that it is worth
-// to wait.
+// GoesOn reports whether the status may change by itself, so that waiting makes
+// sense.
 func (s *Source) GoesOn(ignoreBlocked bool) bool {
 	return s.Status == Pending || s.Status == NotKnown || s.Status == Rejected && !ignoreBlocked
 }
