@@ -328,7 +328,7 @@ func (h *history) unsettled() map[string]bool {
 // permission for the source and its events with that for one who may read all.
 func (h *history) compareReaders(w *oracle, k key) {
 	events := h.eventsAbout(k)
-	byEvents, err := h.reader(append(events, w.configMaps[k].DeepCopy())).Reported(h.t.Context(), k)
+	byEvents, err := h.reader(append(events, w.configMaps[k].DeepCopy())).SourcesByReports(h.t.Context(), k)
 	if err != nil || len(byEvents) != 1 {
 		h.found(wrongEvent, "%v: got %v, %v by events", k, byEvents, err)
 		return
