@@ -5,65 +5,87 @@ import (
 	"strings"
 )
 
-// Keys that are never copied, besides the mirror label. GitOps tools delete objects that carry their keys, injectors
-// rewrite such objects forever, and other replicators copy them on. Each tool documents its keys.
-var (
-	neverCopiedKeys = []string{
-		ManagedByLabel, "app.kubernetes.io/instance", "config.k8s.io/owning-inventory", "clustersecret.io",
-		"config.openshift.io/inject-trusted-cabundle", "service.beta.openshift.io/inject-cabundle",
-	}
-	// neverCopiedDomains cover every key "<domain>/…".
-	neverCopiedDomains = []string{
-		Domain, "applyset.kubernetes.io", "kubectl.kubernetes.io", "argocd.argoproj.io", "fluxcd.io", "fleet.cattle.io",
-		"objectset.rio.cattle.io", "helm.sh", "meta.helm.sh", "kapp.k14s.io", "configmanagement.gke.io",
-		"configsync.gke.io", "operators.coreos.com", "hnc.x-k8s.io", "generate.kyverno.io", "trust.cert-manager.io",
-		"clustersecret.io", "kubed.appscode.com" /* config-syncer */, "replicator.v1.mittwald.de",
-		"reflector.v1.k8s.emberstack.com", "replicator.nadundesilva.github.io", "v1.kubernetes-replicator.olli.com",
-	}
-	neverCopiedSuffixes = []string{".fluxcd.io", ".hnc.x-k8s.io"} // of domains
-)
+// neverCopiedKeys are patterns of the label and annotation keys that are never
+// copied, besides the mirror label. GitOps tools delete objects that carry their
+// keys, injectors rewrite such objects forever, and other replicators copy them
+// on. Each tool documents its keys.
+var neverCopiedKeys = []string{
+	ManagedByLabel,
+	Domain + "/*",
 
-const (
-	neverCopiedPrefix = "olm." // of keys of Operator Lifecycle Manager
-	// fluxWatch may be copied: by this label Flux notices a change of a ConfigMap, and deletes nothing.
-	fluxWatch = "reconcile.fluxcd.io/watch"
-)
+	// GitOps tools and package managers.
+	"app.kubernetes.io/instance", // of Argo CD
+	"applyset.kubernetes.io/*",
+	"argocd.argoproj.io/*",
+	"config.k8s.io/owning-inventory",
+	"configmanagement.gke.io/*",
+	"configsync.gke.io/*",
+	"fleet.cattle.io/*",
+	"fluxcd.io/*",
+	"*.fluxcd.io/*",
+	"helm.sh/*",
+	"kapp.k14s.io/*",
+	"kubectl.kubernetes.io/*",
+	"meta.helm.sh/*",
+	"objectset.rio.cattle.io/*",
+	"olm.*", // of Operator Lifecycle Manager
+	"operators.coreos.com/*",
 
-// matchKey reports whether a pattern matches the key: it is the key, or the beginning of it followed by '*'.
-func matchKey(patterns []string, key string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		stem, wild := strings.CutSuffix(pattern, "*")
-		return key == pattern || wild && strings.HasPrefix(key, stem)
-	})
+	// Injectors of certificates.
+	"config.openshift.io/inject-trusted-cabundle",
+	"service.beta.openshift.io/inject-cabundle",
+
+	// Other replicators.
+	"clustersecret.io",
+	"clustersecret.io/*",
+	"generate.kyverno.io/*",
+	"hnc.x-k8s.io/*",
+	"*.hnc.x-k8s.io/*",
+	"kubed.appscode.com/*", // of config-syncer
+	"reflector.v1.k8s.emberstack.com/*",
+	"replicator.nadundesilva.github.io/*",
+	"replicator.v1.mittwald.de/*",
+	"trust.cert-manager.io/*",
+	"v1.kubernetes-replicator.olli.com/*",
 }
 
-// neverCopiedBy returns the rule by which a label or annotation key is never copied; empty if it may be copied. label
-// is the key of the mirror label.
-func neverCopiedBy(key, label string) (rule string) {
-	if key == label || slices.Contains(neverCopiedKeys, key) {
+// fluxWatch may be copied, although a pattern matches it: by this label Flux
+// notices a change of a ConfigMap, and deletes nothing.
+const fluxWatch = "reconcile.fluxcd.io/watch"
+
+// matches reports whether the pattern is the key, or the beginning of the key
+// followed by '*'. A pattern of neverCopiedKeys may begin with '*', too.
+func matches(pattern, key string) bool {
+	stem, isPrefix := strings.CutSuffix(pattern, "*")
+	if domain, isSuffix := strings.CutPrefix(stem, "*"); isSuffix {
+		return strings.Contains(key, domain)
+	}
+	return key == pattern || isPrefix && strings.HasPrefix(key, stem)
+}
+
+// matchKey reports whether one of the patterns matches the key.
+func matchKey(patterns []string, key string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, key) })
+}
+
+// neverCopiedBy returns the pattern by which a label or annotation key is never
+// copied; empty if it may be copied. label is the key of the mirror label.
+func neverCopiedBy(key, label string) (pattern string) {
+	if key == label {
 		return key
 	}
-	if domain, _, found := strings.Cut(key, "/"); found && key != fluxWatch {
-		if slices.Contains(neverCopiedDomains, domain) {
-			return domain + "/*"
-		}
-		for _, suffix := range neverCopiedSuffixes {
-			if strings.HasSuffix(domain, suffix) {
-				return "*" + suffix + "/*"
-			}
-		}
+	i := slices.IndexFunc(neverCopiedKeys, func(pattern string) bool { return matches(pattern, key) })
+	if i < 0 || key == fluxWatch {
+		return ""
 	}
-	if strings.HasPrefix(key, neverCopiedPrefix) {
-		return neverCopiedPrefix + "*"
-	}
-	return ""
+	return neverCopiedKeys[i]
 }
 
 // neverCopied reports whether a label or annotation key is never copied.
 func neverCopied(key, label string) bool { return neverCopiedBy(key, label) != "" }
 
-// selectCopied returns the labels or annotations of a source that the patterns select and that may be copied; nil if
-// there are none.
+// selectCopied returns the labels or annotations of a source that the patterns
+// select and that may be copied; nil if there are none.
 func selectCopied(metadata map[string]string, patterns []string, label string) map[string]string {
 	var keys []string
 	for k := range metadata {
@@ -74,13 +96,15 @@ func selectCopied(metadata map[string]string, patterns []string, label string) m
 	return only(metadata, keys...)
 }
 
-// The value of the copied annotation is a comma-separated list of keys, each with one of these prefixes.
+// The value of the copied annotation is a comma-separated list of keys, each with
+// one of these prefixes, such as "annotation:note,label:app".
 const (
 	copiedLabel      = "label:"
 	copiedAnnotation = "annotation:"
 )
 
-// copiedList returns the value of the copied annotation for these labels and annotations; empty if there are none.
+// copiedList returns the value of the copied annotation for these labels and
+// annotations; empty if there are none.
 func copiedList(labels, annotations map[string]string) string {
 	var items []string
 	for k := range labels {
@@ -93,15 +117,18 @@ func copiedList(labels, annotations map[string]string) string {
 	return strings.Join(items, ",")
 }
 
-// copiedKeys parses the value of a copied annotation, and returns each key once. It skips malformed items and keys that
-// are never copied: an edit of the annotation must not make the controller remove those.
+// copiedKeys parses the value of a copied annotation, and returns each key once.
+// It skips malformed items and keys that are never copied: an edit of the
+// annotation must not make the controller remove those.
 func copiedKeys(list, label string) (labels, annotations []string) {
 	for item := range strings.SplitSeq(list, ",") {
-		if k, ok := strings.CutPrefix(item, copiedLabel); ok && !neverCopied(k, label) {
-			labels = append(labels, k)
-		}
-		if k, ok := strings.CutPrefix(item, copiedAnnotation); ok && !neverCopied(k, label) {
-			annotations = append(annotations, k)
+		kind, key, _ := strings.Cut(item, ":")
+		switch {
+		case neverCopied(key, label):
+		case kind+":" == copiedLabel:
+			labels = append(labels, key)
+		case kind+":" == copiedAnnotation:
+			annotations = append(annotations, key)
 		}
 	}
 	slices.Sort(labels)
