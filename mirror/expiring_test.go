@@ -203,9 +203,10 @@ func TestC55NoTargets(t *testing.T) {
 		s.edit("platform", prefixes("team-000, tema-"))
 		time.Sleep(time.Minute)
 		s.wantNote(plan.ReasonNoTargets, "Version "+s.version()+" is not mirrored, because no namespace is a target: "+
-			`each that the flags allow is ruled out by the source's annotation `+
-			`mirror-controller.github.io/namespace-prefix="team-000, tema-" or its label mirror=false. `+
-			"To mirror the source, correct the source's annotations or the labels of a namespace.")
+			`each that the flags allow is excluded: the source's annotation `+
+			`mirror-controller.github.io/namespace-prefix="team-000, tema-" rules the namespace out, `+
+			"or the namespace has the label mirror=false. "+
+			"To mirror the source, correct the annotation namespace-prefix, or remove that label.")
 		s.addNamespace("team-003")
 		time.Sleep(time.Minute)
 		s.setNamespace("team-000")

@@ -53,11 +53,6 @@ var exclusions = [...]struct {
 	isScope bool
 	// annotation is the key of the source's annotation that the rule is about.
 	annotation string
-	// by names what rules namespaces out, in the text about a source without any
-	// target. Empty: the rule needs a sentence of its own there.
-	by string
-	// byLabels is set if other labels of a namespace change the answer.
-	byLabels bool
 }{
 	SourceGone: {
 		why:    "the source is deleted, or has lost its label {label}=true",
@@ -100,7 +95,6 @@ var exclusions = [...]struct {
 		why:        "the source's annotation {annotation} rules the namespace out",
 		remedy:     "correct the annotation namespace-prefix",
 		annotation: PrefixAnnotation,
-		by:         "the source's annotation {annotation}",
 	},
 	ExcludedTerminating: {
 		allows: func(p placement) bool { return !Terminating(p.namespace) },
@@ -108,11 +102,9 @@ var exclusions = [...]struct {
 		remedy: "create it again when it is gone",
 	},
 	ExcludedByOptOut: {
-		allows:   func(p placement) bool { return p.namespace.Labels[p.rules.label] != OptOutValue },
-		why:      "the namespace has the label {label}=false",
-		remedy:   "remove that label",
-		by:       "its label {label}=false",
-		byLabels: true,
+		allows: func(p placement) bool { return p.namespace.Labels[p.rules.label] != OptOutValue },
+		why:    "the namespace has the label {label}=false",
+		remedy: "remove that label",
 	},
 	ExcludedBySelector: {
 		allows: func(p placement) bool {
@@ -121,8 +113,6 @@ var exclusions = [...]struct {
 		why:        "the source's annotation {annotation} does not match the namespace",
 		remedy:     "correct the annotation namespace-selector, or the labels of the namespace",
 		annotation: SelectorAnnotation,
-		by:         "the source's annotation {annotation}",
-		byLabels:   true,
 	},
 	ExcludedByNamespaceSelector: {
 		allows: func(p placement) bool {
@@ -206,15 +196,11 @@ func (s *Source) unclaimedBy(rule Exclusion) Unclaimed {
 // get it back.
 func (r *Rules) Explain(u Unclaimed) (why, remedy string) {
 	x := &exclusions[u.Rule]
-	return r.fill(x.why, u), x.remedy
+	texts := strings.NewReplacer("{label}", r.label, "{annotation}", u.Annotation)
+	return texts.Replace(x.why), x.remedy
 }
 
 // ExplainExclusion is [Rules.Explain] of what keeps the source from the namespace.
 func (r *Rules) ExplainExclusion(s *Source, ns *corev1.Namespace) (why, remedy string) {
 	return r.Explain(s.unclaimedBy(r.Exclusion(s, ns)))
-}
-
-// fill fills in the places of a text of exclusions.
-func (r *Rules) fill(text string, u Unclaimed) string {
-	return strings.NewReplacer("{label}", r.label, "{annotation}", u.Annotation).Replace(text)
 }

@@ -45,32 +45,18 @@ func (r *Rules) ExplainExcluded(s *Source, excluded []Exclusion) (why, remedy st
 	switch {
 	case slices.Contains(excluded, ExcludedName):
 		return r.noNamespace(), "create such a namespace, or " + otherFlags
-	case slices.Contains(excluded, ExcludedTerminating):
-		return "each that the flags allow is being deleted", "create another one"
 	case slices.Contains(excluded, ExcludedOwn):
 		return "the only namespace that is selected, " + s.Key.Namespace + ", is that of the source",
 			exclusions[ExcludedOwn].remedy
 	}
-	var by []string
-	var byAnnotation, byLabels bool
+	var causes, remedies []string
 	for _, e := range excluded {
-		x := &exclusions[e]
-		if x.by == "" {
-			return r.Explain(s.unclaimedBy(e))
-		}
-		by = append(by, r.fill(x.by, s.unclaimedBy(e)))
-		byAnnotation = byAnnotation || x.annotation != ""
-		byLabels = byLabels || x.byLabels
+		why, remedy := r.Explain(s.unclaimedBy(e))
+		causes = append(causes, why)
+		remedies = append(remedies, remedy)
 	}
-	var wrong []string
-	if byAnnotation {
-		wrong = append(wrong, "the source's annotations")
-	}
-	if byLabels {
-		wrong = append(wrong, "the labels of a namespace")
-	}
-	return "each that the flags allow is ruled out by " + strings.Join(by, " or "),
-		"correct " + strings.Join(wrong, " or ")
+	return "each that the flags allow is excluded: " + strings.Join(causes, ", or "),
+		strings.Join(remedies, ", or ")
 }
 
 // WithoutTarget returns a text about flags that allow none of the namespaces;

@@ -37,17 +37,17 @@ func TestC55ExplainExcluded(t *testing.T) {
 	prefix := plantest.Annotation(PrefixAnnotation, "team-a")
 	selector := plantest.Annotation(SelectorAnnotation, "tier=gold")
 	a, b, other := plantest.Namespace("team-a"), plantest.Namespace("team-b"), plantest.Namespace("other")
-	out := plantest.Namespace("team-c", DefaultLabel, OptOutValue)
+	optedOut := plantest.Namespace("team-c", DefaultLabel, OptOutValue)
 	ending := plantest.Terminating("team-d")
-	const another = "create another one"
-	const unusable = "each that the flags allow is being deleted"
+	const out = "each that the flags allow is excluded: "
+	const another = "create it again when it is gone"
 	const own = "the only namespace that is selected, team-a, is that of the source"
 	for name, test := range map[string]struct {
 		source      *corev1.ConfigMap
 		namespaces  []*corev1.Namespace
 		why, remedy string
 	}{
-		"a target": {plantest.Source("platform", "s"), []*corev1.Namespace{a, out}, "", ""},
+		"a target": {plantest.Source("platform", "s"), []*corev1.Namespace{a, optedOut}, "", ""},
 		"its own by the flags": {plantest.Source("team-a", "s"), []*corev1.Namespace{a, other}, own,
 			exclusions[ExcludedOwn].remedy},
 		"its own by its prefix": {plantest.Source("team-a", "s", prefix), []*corev1.Namespace{a, b}, own,
@@ -56,24 +56,24 @@ func TestC55ExplainExcluded(t *testing.T) {
 			"no namespace begins with team-, apart from those that --exclude-namespace names",
 			"create such a namespace, or start the controller with other flags"},
 		"its prefix": {plantest.Source("platform", "s", prefix), []*corev1.Namespace{b},
-			`each that the flags allow is ruled out by the source's annotation ` +
-				`mirror-controller.github.io/namespace-prefix="team-a"`,
-			"correct the source's annotations"},
-		"an opt-out": {plantest.Source("platform", "s"), []*corev1.Namespace{out},
-			"each that the flags allow is ruled out by its label mirror=false", "correct the labels of a namespace"},
-		"its end": {plantest.Source("platform", "s"), []*corev1.Namespace{ending, other}, unusable, another},
-		"its end, and an opt-out": {plantest.Source("platform", "s"), []*corev1.Namespace{ending, out},
-			"each that the flags allow is ruled out by its label mirror=false", "correct the labels of a namespace"},
+			out + `the source's annotation mirror-controller.github.io/namespace-prefix="team-a" rules the namespace out`,
+			"correct the annotation namespace-prefix"},
+		"an opt-out": {plantest.Source("platform", "s"), []*corev1.Namespace{optedOut},
+			out + "the namespace has the label mirror=false", "remove that label"},
+		"its end": {plantest.Source("platform", "s"), []*corev1.Namespace{ending, other}, out + "the namespace is being deleted", another},
+		"its end, and an opt-out": {plantest.Source("platform", "s"), []*corev1.Namespace{ending, optedOut},
+			out + "the namespace has the label mirror=false", "remove that label"},
 		"C05 a reserved name": {plantest.Source("platform", "kube-root-ca.crt"), []*corev1.Namespace{a, b},
-			"another controller writes a ConfigMap of this name into every namespace", "give the source another name"},
+			out + "another controller writes a ConfigMap of this name into every namespace", "give the source another name"},
 		"C31 frozen": {plantest.Source("platform", "s", plantest.Annotation(PrefixAnnotation, "Team")),
-			[]*corev1.Namespace{a, out}, "an annotation of the source is malformed or not known", "correct the annotation"},
+			[]*corev1.Namespace{a, optedOut}, out + "an annotation of the source is malformed or not known", "correct the annotation"},
 		"three rules": {plantest.Source("platform", "s", prefix, selector),
 			[]*corev1.Namespace{a, b, plantest.Namespace("team-ab", DefaultLabel, OptOutValue)},
-			`each that the flags allow is ruled out by the source's annotation ` +
-				`mirror-controller.github.io/namespace-prefix="team-a" or its label mirror=false or ` +
-				`the source's annotation mirror-controller.github.io/namespace-selector="tier=gold"`,
-			"correct the source's annotations or the labels of a namespace"},
+			out + `the source's annotation mirror-controller.github.io/namespace-prefix="team-a" rules the namespace out, ` +
+				"or the namespace has the label mirror=false, " +
+				`or the source's annotation mirror-controller.github.io/namespace-selector="tier=gold" does not match the namespace`,
+			"correct the annotation namespace-prefix, or remove that label, " +
+				"or correct the annotation namespace-selector, or the labels of the namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := r.ParseSource(test.source)

@@ -45,7 +45,7 @@ func TestSelection(t *testing.T) {
 			"Superseded: Not copied to 2 namespaces (team-b, team-c): source platform/settings of the same name has"},
 		{named("shared", prefix("team-x")), 0,
 			`NoTargets: Version 7 is not mirrored, because no namespace is a target: each that the flags allow ` +
-				"is ruled out by the source's annotation mirror-"},
+				"is excluded: the source's annotation mirror-"},
 		{named("shared", prefix("Team")), 0, "InvalidAnnotation: "},
 		{named("holds", prefix("team-x"), plantest.Annotation(plan.PausedAnnotation, "true")), 0, "Held: "},
 	} {
