@@ -11,16 +11,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// digest is a SHA-256 sum as a string of 32 bytes. The zero value means that there is none.
+// digest is a SHA-256 sum as a string of 32 bytes. The zero value means that
+// there is none.
 type digest string
 
-// Every field of an encoding begins with its kind and its length, so that no two different contents have one encoding.
+// Every field of an encoding begins with its kind and its length, so that no two
+// different contents have one encoding.
 const (
-	kindDataKey, kindDataValue, kindBinaryKey, kindBinaryValue, kindImmutable       = 'd', 'v', 'b', 'w', 'i'
-	kindPayload, kindLabelKey, kindLabelValue, kindAnnotationKey, kindAnnotationVal = 'p', 'l', 'm', 'a', 'n'
+	kindDataKey       = 'd'
+	kindDataValue     = 'v'
+	kindBinaryKey     = 'b'
+	kindBinaryValue   = 'w'
+	kindImmutable     = 'i'
+	kindPayload       = 'p'
+	kindLabelKey      = 'l'
+	kindLabelValue    = 'm'
+	kindAnnotationKey = 'a'
+	kindAnnotationVal = 'n'
 )
 
-// payloadDigest returns the digest of data, binaryData and immutable of cm. Absent is equal to empty and false. Of a
+// payloadDigest returns the digest of data, binaryData and immutable of cm.
+// Absent and empty maps are equal, and so are an absent immutable and false. Of a
 // ConfigMap that [Rules.Strip] stripped it returns the stored digest.
 func payloadDigest(cm *corev1.ConfigMap) digest {
 	if d, ok := cm.Annotations[payloadMark]; ok {
@@ -40,14 +51,32 @@ func writePayload(w io.Writer, cm *corev1.ConfigMap) {
 	}
 }
 
-// checksum returns the value of the checksum annotation for a payload and the copied metadata.
+// contentChecksum returns the checksum of everything that a ConfigMap of the API
+// holds of a source: its payload, and the metadata that its copied annotation
+// lists. label is the key of the mirror label. The checksum is empty if the
+// annotation is not as the controller writes it, so that no copy with such an
+// annotation counts as in sync.
+func contentChecksum(cm *corev1.ConfigMap, label string) string {
+	list := cm.Annotations[CopiedAnnotation]
+	labelKeys, annotationKeys := copiedKeys(list, label)
+	labels := only(cm.Labels, labelKeys...)
+	annotations := only(cm.Annotations, annotationKeys...)
+	if list != copiedList(labels, annotations) {
+		return ""
+	}
+	return checksum(payloadDigest(cm), labels, annotations)
+}
+
+// checksum returns the value of the checksum annotation for a payload and the
+// copied metadata.
 func checksum(payload digest, labels, annotations map[string]string) string {
 	h := sha256.New()
 	writeContent(h, payload, labels, annotations)
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// writeContent writes the encoding of everything that is copied, which checksum hashes.
+// writeContent writes the encoding of everything that is copied, which checksum
+// hashes.
 func writeContent(w io.Writer, payload digest, labels, annotations map[string]string) {
 	writeField(w, kindPayload, payload)
 	writeMap(w, kindLabelKey, kindLabelValue, labels)
@@ -62,7 +91,8 @@ func writeMap[T ~string | ~[]byte](w io.Writer, kindKey, kindValue byte, m map[s
 	}
 }
 
-// writeField writes the kind, the length and the value of one field. The writers, hashes and buffers, do not fail.
+// writeField writes the kind, the length and the value of one field. The writers
+// are hashes and buffers, which do not fail.
 func writeField[T ~string | ~[]byte](w io.Writer, kind byte, value T) {
 	var head [9]byte
 	head[0] = kind

@@ -21,32 +21,27 @@ func (r *Rules) Desired(s *Source, namespace string, have *corev1.ConfigMap) *co
 	}
 	if have != nil {
 		have.ObjectMeta.DeepCopyInto(&want.ObjectMeta)
+		want.ManagedFields = nil
 		// An earlier write has copied these labels and annotations. The ones
 		// that are still wanted are set below.
-		copiedLabels, copiedAnnotations := copiedKeys(have.Annotations[CopiedAnnotation], r.label)
-		without(want.Labels, copiedLabels)
-		without(want.Annotations, copiedAnnotations)
+		labels, annotations := copiedKeys(have.Annotations[CopiedAnnotation], r.label)
+		without(want.Labels, labels)
+		without(want.Annotations, annotations)
 		without(want.Annotations, []string{CopiedAnnotation, AdoptAnnotation})
-		want.ManagedFields = nil
 	}
-	labels, annotations := r.metadata(s, namespace)
-	want.Labels, want.Annotations = merged(want.Labels, labels), merged(want.Annotations, annotations)
-	return want
-}
+	want.Labels = merged(want.Labels, s.labels)
+	want.Labels[r.label] = CopyValue
+	want.Labels[ManagedByLabel] = ManagedByValue
 
-// metadata returns the labels and annotations of a copy of s in namespace.
-func (r *Rules) metadata(s *Source, namespace string) (labels, annotations map[string]string) {
-	labels = merged(maps.Clone(s.labels), map[string]string{r.label: CopyValue, ManagedByLabel: ManagedByValue})
-	annotations = merged(maps.Clone(s.annotations), map[string]string{
-		SourceAnnotation:   s.Key.String(),
-		CopyAnnotation:     namespace + "/" + s.Key.Name,
-		ChecksumAnnotation: s.Checksum,
-		InstanceAnnotation: r.opts.Instance,
-	})
+	want.Annotations = merged(want.Annotations, s.annotations)
+	want.Annotations[SourceAnnotation] = s.Key.String()
+	want.Annotations[CopyAnnotation] = namespace + "/" + s.Key.Name
+	want.Annotations[ChecksumAnnotation] = s.Checksum
+	want.Annotations[InstanceAnnotation] = r.opts.Instance
 	if s.copied != "" {
-		annotations[CopiedAnnotation] = s.copied
+		want.Annotations[CopiedAnnotation] = s.copied
 	}
-	return labels, annotations
+	return want
 }
 
 // DiffersInOthersAlone reports whether live, as the API server has it, differs

@@ -134,9 +134,9 @@ func (r *Rules) Exclusion(s *Source, ns *corev1.Namespace) Exclusion {
 	return placement{r, s, ns}.excludedBy(false)
 }
 
-// Scope returns the flag that rules out copies of this source, which may be gone,
+// scope returns the flag that rules out copies of this source, which may be gone,
 // in the namespace; [NotExcluded] if they are in scope.
-func (r *Rules) Scope(source types.NamespacedName, ns *corev1.Namespace) Exclusion {
+func (r *Rules) scope(source types.NamespacedName, ns *corev1.Namespace) Exclusion {
 	s := &Source{Key: source, OutOfScope: !r.AllowsSource(source.Namespace)}
 	return placement{r, s, ns}.excludedBy(true)
 }
@@ -165,18 +165,6 @@ type Unclaimed struct {
 	// Annotation is the annotation of the source by which Rule excludes the
 	// namespace, as key="value"; empty if Rule is about something else.
 	Annotation string
-}
-
-// unclaimed returns why s, nil if it is gone, has no copy in the namespace. scope
-// is the scope of that copy.
-func (r *Rules) unclaimed(s *Source, scope Exclusion, ns *corev1.Namespace) Unclaimed {
-	switch {
-	case scope != NotExcluded:
-		return Unclaimed{Rule: scope}
-	case s == nil:
-		return Unclaimed{Rule: SourceGone}
-	}
-	return s.unclaimedBy(r.Exclusion(s, ns))
 }
 
 // StillHolds reports whether no source claims a copy for this reason, perhaps

@@ -42,6 +42,7 @@ func merged(base, more map[string]string) map[string]string {
 	return base
 }
 
+// containsAll reports whether have has all entries of want.
 func containsAll(have, want map[string]string) bool {
 	return maps.Equal(only(have, slices.Collect(maps.Keys(want))...), want)
 }

@@ -81,15 +81,12 @@ func neverCopiedBy(key, label string) (pattern string) {
 	return neverCopiedKeys[i]
 }
 
-// neverCopied reports whether a label or annotation key is never copied.
-func neverCopied(key, label string) bool { return neverCopiedBy(key, label) != "" }
-
 // selectCopied returns the labels or annotations of a source that the patterns
 // select and that may be copied; nil if there are none.
 func selectCopied(metadata map[string]string, patterns []string, label string) map[string]string {
 	var keys []string
 	for k := range metadata {
-		if matchKey(patterns, k) && !neverCopied(k, label) {
+		if matchKey(patterns, k) && neverCopiedBy(k, label) == "" {
 			keys = append(keys, k)
 		}
 	}
@@ -124,7 +121,7 @@ func copiedKeys(list, label string) (labels, annotations []string) {
 	for item := range strings.SplitSeq(list, ",") {
 		kind, key, _ := strings.Cut(item, ":")
 		switch {
-		case neverCopied(key, label):
+		case neverCopiedBy(key, label) != "":
 		case kind+":" == copiedLabel:
 			labels = append(labels, key)
 		case kind+":" == copiedAnnotation:

@@ -21,7 +21,7 @@ func AnySource() *Source { return &Source{selector: labels.Everything()} }
 func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) []Exclusion {
 	all := map[Exclusion]bool{}
 	for ns := range namespaces {
-		if r.Scope(s.Key, ns) != NotExcluded {
+		if r.scope(s.Key, ns) != NotExcluded {
 			continue
 		}
 		e := r.Exclusion(s, ns)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,46 +13,70 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Source is a parsed ConfigMap that asks to be mirrored: what its copies hold and where they belong.
+// Source is a parsed ConfigMap that asks to be mirrored: what its copies hold and
+// where they belong.
 type Source struct {
 	ConfigMap *corev1.ConfigMap
 	Key       types.NamespacedName
 
-	// OutOfScope is set if the flags do not allow the ConfigMap to be a source. It has no targets then.
+	// OutOfScope is set if the flags do not allow the ConfigMap to be a source. It
+	// has no targets then.
 	OutOfScope bool
-	Reserved   bool   // another controller writes ConfigMaps of this name; it has no targets then
-	Frozen     error  // the parse error of the annotations; until they are fixed nothing is done for the source
-	Checksum   string // the value of the checksum annotation of a copy in sync
-	Bytes      int    // the size of the payload: the keys and values of data and binaryData
+	// Reserved is set if another controller writes ConfigMaps of this name. It has
+	// no targets then.
+	Reserved bool
+	// Frozen is the parse error of the annotations. Until they are fixed nothing is
+	// done for the source.
+	Frozen error
+	// Checksum is the value of the checksum annotation of a copy in sync.
+	Checksum string
+	// Bytes is the size of the payload: the keys and values of data and binaryData.
+	Bytes int
 
-	rank     int               // 0 if its own namespace cannot be a target, else 1
-	prefixes []string          // of the source's annotation; nil: no annotation
-	selector labels.Selector   // of the source's annotation; matches everything if there is none
-	quoted   map[string]string // these annotations by key, each as key="value"
-	rollout  labels.Selector   // of the source's annotation; nil: no annotation
-	paused   bool              // by the source's annotation
+	// rank is 1 if the flags allow its own namespace, by name, as a target, else 0.
+	rank int
 
-	payload     digest
-	labels      map[string]string // copied
-	annotations map[string]string // copied
-	copied      string            // value of the copied annotation of a copy; empty: none
+	// What the annotations of the source narrow and hold.
+	prefixes []string          // nil: no annotation
+	selector labels.Selector   // matches everything if there is no annotation
+	rollout  labels.Selector   // nil: no annotation
+	paused   bool              // false: no annotation
+	quoted   map[string]string // each of these annotations by its key, as key="value"
+
+	// What is copied.
+	payload             digest
+	labels, annotations map[string]string
+	copied              string // the copied annotation of a copy; empty: none
 }
 
-// ParseSource parses a ConfigMap for which AsksToBeMirrored holds. It keeps cm and does not change it.
+// KeyOf returns the namespace and name of a ConfigMap.
+func KeyOf(cm *corev1.ConfigMap) types.NamespacedName {
+	return types.NamespacedName{Namespace: cm.Namespace, Name: cm.Name}
+}
+
+// ParseSource parses a ConfigMap for which AsksToBeMirrored holds. It keeps cm
+// and does not change it. Of a source that is out of scope it parses nothing but
+// the key: such a source has no targets.
 func (r *Rules) ParseSource(cm *corev1.ConfigMap) *Source {
-	s := &Source{ConfigMap: cm, Key: KeyOf(cm), OutOfScope: !r.AllowsSource(cm.Namespace), Reserved: Reserved(cm.Name),
-		selector: labels.Everything()}
+	s := &Source{
+		ConfigMap:  cm,
+		Key:        KeyOf(cm),
+		OutOfScope: !r.AllowsSource(cm.Namespace),
+		Reserved:   Reserved(cm.Name),
+		selector:   labels.Everything(),
+	}
 	if r.AllowsTarget(cm.Namespace) {
 		s.rank = 1
 	}
-	if s.OutOfScope { // it has no targets: nothing else matters
+	if s.OutOfScope {
 		return s
 	}
 	s.Bytes = sizeOf(cm.Data) + sizeOf(cm.BinaryData)
 	s.payload = payloadDigest(cm)
 	s.labels = selectCopied(cm.Labels, r.opts.CopyLabels, r.label)
 	s.annotations = selectCopied(cm.Annotations, r.opts.CopyAnnotations, r.label)
-	s.Checksum, s.copied = checksum(s.payload, s.labels, s.annotations), copiedList(s.labels, s.annotations)
+	s.Checksum = checksum(s.payload, s.labels, s.annotations)
+	s.copied = copiedList(s.labels, s.annotations)
 	s.Frozen = s.parseAnnotations()
 	return s
 }
@@ -64,32 +89,32 @@ func sizeOf[V string | []byte](m map[string]V) (n int) {
 	return n
 }
 
-// KeyOf returns the namespace and name of a ConfigMap.
-func KeyOf(cm *corev1.ConfigMap) types.NamespacedName {
-	return types.NamespacedName{Namespace: cm.Namespace, Name: cm.Name}
-}
-
-// maxAnnotation bounds an annotation with which a source narrows or holds its targets, in bytes.
+// maxAnnotation bounds an annotation with which a source narrows or holds its
+// targets, in bytes: each namespace is compared with it.
 const maxAnnotation = 4 << 10
 
-// parseAnnotations parses the annotations with which a source narrows or holds its targets. The error joins every
-// problem, the cause before the value.
+// parseAnnotations parses the annotations with which a source narrows or holds
+// its targets. The error joins every problem, the cause before the value.
 func (s *Source) parseAnnotations() error {
-	errs := []error{checkKnown(s.ConfigMap.Annotations)}
 	s.quoted = map[string]string{}
+	errs := []error{checkKnown(s.ConfigMap.Annotations)}
 	for _, key := range sourceAnnotations {
-		if value, ok := s.ConfigMap.Annotations[key]; ok {
-			s.quoted[key] = fmt.Sprintf("%s=%q", key, Clip(value, maxQuoted))
-			if problem := s.parse(key, value); problem != "" {
-				errs = append(errs, fmt.Errorf("annotation %s: %s; it is %q", key, problem, Clip(value, maxQuoted)))
-			}
+		value, found := s.ConfigMap.Annotations[key]
+		if !found {
+			continue
+		}
+		s.quoted[key] = quoteAnnotation(key, value)
+		if problem := s.parse(key, value); problem != "" {
+			errs = append(errs,
+				fmt.Errorf("annotation %s: %s; it is %q", key, problem, Clip(value, maxQuoted)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// checkKnown returns an error that names the first annotation of our Domain that is not known: a typing error, or of a
-// newer version, it may narrow or hold the targets.
+// checkKnown returns an error that names the first annotation of our Domain that
+// is not known. A typing error may have been to narrow or hold the targets, and
+// so may an annotation of a newer version.
 func checkKnown(annotations map[string]string) error {
 	known := slices.Concat(sourceAnnotations, ourAnnotations)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
@@ -101,7 +126,8 @@ func checkKnown(annotations map[string]string) error {
 	return nil
 }
 
-// parse sets what the annotation with this key and value narrows or holds, or returns what is wrong with the value.
+// parse sets what the annotation with this key and value narrows or holds, or
+// returns what is wrong with the value.
 func (s *Source) parse(key, value string) (problem string) {
 	if len(value) > maxAnnotation {
 		return fmt.Sprintf("has %d bytes, must have at most %d", len(value), maxAnnotation)
@@ -110,7 +136,8 @@ func (s *Source) parse(key, value string) (problem string) {
 	case PrefixAnnotation:
 		return s.parsePrefixes(value)
 	case PausedAnnotation:
-		if s.paused = value == PausedValue; !s.paused {
+		s.paused = value == PausedValue
+		if !s.paused {
 			return fmt.Sprintf("must be %q; to go on, remove the annotation", PausedValue)
 		}
 		return ""
@@ -127,11 +154,13 @@ func (s *Source) parse(key, value string) (problem string) {
 	return ""
 }
 
-// parsePrefixes returns what is wrong with the first prefix that is malformed: the annotation may hold thousands.
+// parsePrefixes returns what is wrong with the first prefix that is malformed:
+// the annotation may hold thousands.
 func (s *Source) parsePrefixes(value string) (problem string) {
 	for p := range strings.SplitSeq(value, ",") {
 		p = strings.TrimSpace(p)
-		switch problem := checkNamespacePrefix(p); {
+		problem := checkNamespacePrefix(p)
+		switch {
 		case p == "":
 			return "a prefix " + problem + "; remove the annotation for all targets: \"\""
 		case problem != "":
@@ -142,13 +171,14 @@ func (s *Source) parsePrefixes(value string) (problem string) {
 	return ""
 }
 
-// Holds reports whether an annotation of the source holds the target in the namespace: it stays as it is.
+// Holds reports whether an annotation of the source holds the target in the
+// namespace: it stays as it is.
 func (s *Source) Holds(ns *corev1.Namespace) bool {
 	return s.paused || s.rollout != nil && !s.rollout.Matches(labels.Set(ns.Labels))
 }
 
-// HeldBy returns which annotation of the source holds targets, "paused" or "rollout"; empty if it has none. Of both,
-// paused wins.
+// HeldBy returns which annotation of the source holds targets, "paused" or
+// "rollout"; empty if it has none. Of both, paused wins.
 func (s *Source) HeldBy() string {
 	switch {
 	case s.paused:
@@ -159,12 +189,61 @@ func (s *Source) HeldBy() string {
 	return ""
 }
 
-// Hold returns the annotation that holds targets, as key="value", and what to do to reach them. The source has such an
-// annotation.
+// Hold returns the annotation that holds targets, as key="value", and what to do
+// to reach them. The source has such an annotation.
 func (s *Source) Hold() (by, remedy string) {
 	by = s.quoted[Domain+"/"+s.HeldBy()]
 	if s.paused && s.rollout != nil {
 		return by + ", which wins over " + s.quoted[RolloutAnnotation], "remove both annotations"
 	}
 	return by, "remove the annotation"
+}
+
+// View is everything about the sources of one name that the decision about a
+// target depends on.
+type View struct {
+	Sources    []*Source // those that the flags allow, the winner first
+	OutOfScope []*Source // those that the flags do not allow
+}
+
+// NewView sorts parsed sources of one name into a view.
+func NewView(sources []*Source) *View {
+	v := &View{}
+	for _, s := range slices.SortedFunc(slices.Values(sources), compareSources) {
+		if s.OutOfScope {
+			v.OutOfScope = append(v.OutOfScope, s)
+		} else {
+			v.Sources = append(v.Sources, s)
+		}
+	}
+	return v
+}
+
+// compareSources orders sources of one name, the winner first. A source in a
+// namespace that can be a target comes last: a tenant must not outrank the
+// platform by being older.
+func compareSources(a, b *Source) int {
+	return cmp.Or(
+		cmp.Compare(a.rank, b.rank),
+		a.ConfigMap.CreationTimestamp.Compare(b.ConfigMap.CreationTimestamp.Time),
+		strings.Compare(a.Key.Namespace, b.Key.Namespace),
+	)
+}
+
+// All returns the sources of the view, also those out of scope.
+func (v *View) All() []*Source {
+	if len(v.OutOfScope) == 0 {
+		return v.Sources
+	}
+	return slices.Concat(v.Sources, v.OutOfScope)
+}
+
+// Find returns the source with this key, also one that is out of scope, or nil.
+func (v *View) Find(key types.NamespacedName) *Source {
+	for _, s := range v.All() {
+		if s.Key == key {
+			return s
+		}
+	}
+	return nil
 }

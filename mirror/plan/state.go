@@ -91,12 +91,6 @@ func (s State) IsBlocked() bool {
 // about a frozen source is about the source.
 func (s State) IsWarned() bool { return s.IsBlocked() || s.Status() == StatusLeft }
 
-// IsAnnounced reports whether a Mirrored has the number of targets in this state.
-// There is no Mirrored while a target is pending, nor about a frozen source.
-func (s State) IsAnnounced() bool {
-	return s.Status() > StatusNone && s.Status() < StatusPending
-}
-
 // EventAnnotation returns the annotation of a Mirrored that holds the number of
 // targets in a state.
 func EventAnnotation(s State) string { return Domain + "/" + s.String() }
@@ -118,17 +112,6 @@ func (c *Counts) Owned() (n int) {
 var Counted = func() (all []State) {
 	for s := StateSynced; s < States; s++ {
 		all = append(all, s)
-	}
-	return all
-}()
-
-// Warned are the states of targets that warnings are about, by their reasons.
-var Warned = func() map[string]State {
-	all := map[string]State{}
-	for _, s := range Counted {
-		if s.IsWarned() {
-			all[s.Event()] = s
-		}
 	}
 	return all
 }()

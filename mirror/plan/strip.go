@@ -19,31 +19,35 @@ func (r *Rules) Strip(cm *corev1.ConfigMap) {
 		return
 	}
 	kept := make(map[string]string, 8)
-	for _, key := range [...]string{SourceAnnotation, InstanceAnnotation, ChecksumAnnotation, AdoptAnnotation} {
-		if value, found := valueOf(cm, key); found {
+	for _, key := range ourAnnotations {
+		// All copies of a source differ in CopyAnnotation, and a mark stands for it.
+		// CopiedAnnotation has no bound, and a checksum stands for it.
+		value, found := valueOf(cm, key)
+		if found && key != CopyAnnotation && key != CopiedAnnotation {
 			kept[key] = value
 		}
 	}
 	kept[payloadMark] = string(payloadDigest(cm))
 	if _, listsCopied := cm.Annotations[CopiedAnnotation]; listsCopied {
-		kept[contentMark] = r.contentOf(cm)
+		kept[contentMark] = contentChecksum(cm, r.label)
 	}
-	if namesItself(cm) { // all copies of a source differ in this annotation
+	if namesItself(cm) {
 		kept[selfMark] = ""
 	}
 	if r.hasOthers(cm) {
 		kept[othersMark] = ""
 	}
-	labels := cm.Labels
-	if len(labels) > count(labels, r.label, ManagedByLabel) {
-		labels = only(labels, r.label, ManagedByLabel)
-	}
 	*cm = corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: Intern(cm.Namespace), Name: Intern(cm.Name), UID: cm.UID, ResourceVersion: cm.ResourceVersion,
-			CreationTimestamp: cm.CreationTimestamp, DeletionTimestamp: cm.DeletionTimestamp,
-			Labels: labels, Annotations: kept,
-			Finalizers: slices.Clone(cm.Finalizers[:min(1, len(cm.Finalizers))]),
+			Namespace:         Intern(cm.Namespace),
+			Name:              Intern(cm.Name),
+			UID:               cm.UID,
+			ResourceVersion:   cm.ResourceVersion,
+			CreationTimestamp: cm.CreationTimestamp,
+			DeletionTimestamp: cm.DeletionTimestamp,
+			Labels:            only(cm.Labels, r.label, ManagedByLabel),
+			Annotations:       kept,
+			Finalizers:        slices.Clone(cm.Finalizers[:min(1, len(cm.Finalizers))]),
 		},
 		Immutable: cm.Immutable,
 	}
@@ -59,7 +63,8 @@ func (r *Rules) hasOthers(cm *corev1.ConfigMap) bool {
 		len(cm.Labels) > ourLabels || len(cm.Annotations) > ours
 }
 
-// HasOthers reports whether have, as the cache holds it, has metadata of other people.
+// HasOthers reports whether have, as the cache holds it, has metadata of other
+// people.
 func HasOthers(have *corev1.ConfigMap) bool {
 	_, others := have.Annotations[othersMark]
 	return others
@@ -69,8 +74,12 @@ func HasOthers(have *corev1.ConfigMap) bool {
 // its phase. It is idempotent.
 func StripNamespace(ns *corev1.Namespace) {
 	ns.ObjectMeta = metav1.ObjectMeta{
-		Name: Intern(ns.Name), UID: ns.UID, ResourceVersion: ns.ResourceVersion,
-		CreationTimestamp: ns.CreationTimestamp, DeletionTimestamp: ns.DeletionTimestamp, Labels: ns.Labels,
+		Name:              Intern(ns.Name),
+		UID:               ns.UID,
+		ResourceVersion:   ns.ResourceVersion,
+		CreationTimestamp: ns.CreationTimestamp,
+		DeletionTimestamp: ns.DeletionTimestamp,
+		Labels:            ns.Labels,
 	}
 	ns.Spec = corev1.NamespaceSpec{}
 	ns.Status.Conditions = nil
@@ -78,18 +87,3 @@ func StripNamespace(ns *corev1.Namespace) {
 
 // Intern returns s, sharing its memory with all equal strings.
 func Intern(s string) string { return unique.Make(s).Value() }
-
-// contentOf returns the checksum of everything that a ConfigMap of the API holds
-// of a source: its payload, and the metadata that its copied annotation lists.
-// It is empty if the annotation is not as the controller writes it, so that no
-// copy with such an annotation counts as in sync.
-func (r *Rules) contentOf(cm *corev1.ConfigMap) string {
-	list := cm.Annotations[CopiedAnnotation]
-	labelKeys, annotationKeys := copiedKeys(list, r.label)
-	labels := only(cm.Labels, labelKeys...)
-	annotations := only(cm.Annotations, annotationKeys...)
-	if list != copiedList(labels, annotations) {
-		return ""
-	}
-	return checksum(payloadDigest(cm), labels, annotations)
-}

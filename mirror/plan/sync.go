@@ -20,7 +20,7 @@ func (r *Rules) inSync(s *Source, have *corev1.ConfigMap) bool {
 // Differs returns what of made, the API server's answer to a write, differs
 // from a copy of s, in words; empty if nothing does. The answer has its
 // payload, and comparing that is cheaper than hashing it.
-func (r *Rules) Differs(s *Source, made *corev1.ConfigMap) string {
+func (r *Rules) Differs(s *Source, made *corev1.ConfigMap) (what string) {
 	if difference := r.marksDiffer(s, made); difference != "" {
 		return difference
 	}
@@ -44,9 +44,8 @@ func (r *Rules) Differs(s *Source, made *corev1.ConfigMap) string {
 // marksDiffer returns the first label or annotation by which have is no copy of
 // s in sync; empty if have has all of them. Both kinds of ConfigMaps will do: as
 // the API server has them, and stripped.
-func (r *Rules) marksDiffer(s *Source, have *corev1.ConfigMap) string {
+func (r *Rules) marksDiffer(s *Source, have *corev1.ConfigMap) (what string) {
 	m := MarksOf(have)
-	sum, _ := valueOf(have, ChecksumAnnotation)
 	_, adopting := valueOf(have, AdoptAnnotation)
 	switch {
 	case have.Labels[r.label] != CopyValue:
@@ -59,7 +58,7 @@ func (r *Rules) marksDiffer(s *Source, have *corev1.ConfigMap) string {
 		return "annotation " + InstanceAnnotation
 	case m.Source != s.Key:
 		return "annotation " + SourceAnnotation
-	case sum != s.Checksum:
+	case m.Checksum != s.Checksum:
 		return "annotation " + ChecksumAnnotation
 	case adopting:
 		return "annotation " + AdoptAnnotation
@@ -72,7 +71,7 @@ func (r *Rules) marksDiffer(s *Source, have *corev1.ConfigMap) string {
 func (r *Rules) MatchesChecksum(cm *corev1.ConfigMap) bool {
 	content, listsCopied := cm.Annotations[contentMark]
 	if !listsCopied {
-		content = r.contentOf(cm)
+		content = contentChecksum(cm, r.label)
 	}
-	return cm.Annotations[ChecksumAnnotation] == content
+	return MarksOf(cm).Checksum == content
 }

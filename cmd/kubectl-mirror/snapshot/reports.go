@@ -15,6 +15,17 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
+// warned are the states of targets that warnings are about, by their reasons.
+var warned = func() map[string]plan.State {
+	all := map[string]plan.State{}
+	for _, s := range plan.Counted {
+		if s.IsWarned() {
+			all[s.Event()] = s
+		}
+	}
+	return all
+}()
+
 // Reports are the newest events about one source, by reason. Mirrored has the
 // number of targets in each state; each warning is about some targets.
 type Reports map[string]*corev1.Event
@@ -186,7 +197,7 @@ func (r Reports) sinceMirrored(reason string) bool {
 // that it does not count. A warning that still holds is repeated, so it may be
 // newer.
 func (r Reports) isAbout(version string) bool {
-	for reason, state := range plan.Warned {
+	for reason, state := range warned {
 		if r.sinceMirrored(reason) && r.count(state) == 0 {
 			return false
 		}
@@ -201,7 +212,7 @@ func (r Reports) isAbout(version string) bool {
 func (r Reports) warning() string {
 	var first *corev1.Event
 	for reason, e := range r {
-		state := plan.Warned[reason]
+		state := warned[reason]
 		isOver := !r.sinceMirrored(reason) && r.count(state) == 0
 		if e.Type != corev1.EventTypeWarning || isOver {
 			continue

@@ -149,10 +149,10 @@ func (s *Summary) Messages(now time.Time) (all []Message) {
 		m := add(plan.ReasonMirrored, text)
 		m.Annotations[plan.EventVersion] = version
 		for _, state := range plan.Counted {
-			if !state.IsAnnounced() {
-				continue
+			// There is no Mirrored while a target is pending, nor of a frozen source.
+			if state.Status() < plan.StatusPending {
+				m.Annotations[plan.EventAnnotation(state)] = strconv.Itoa(s.Counts[state])
 			}
-			m.Annotations[plan.EventAnnotation(state)] = strconv.Itoa(s.Counts[state])
 		}
 	}
 	return all
