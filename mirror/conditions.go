@@ -143,13 +143,20 @@ func (r *record) isTriggered(f *facts) bool {
 	return r.retry.failures < maxTriggers || r.retry.outcome == outcome.Foreign && have != ""
 }
 
-// isInGrace holds until the deletion grace of an unclaimed copy is over.
+// isInGrace holds until the deletion grace of an unclaimed copy is over. Before
+// a line of the log has announced the deletion the grace has no end: the line
+// begins it, and queues the target.
 func (r *record) isInGrace(f *facts) *condition {
 	end := r.unclaimed.since.Add(f.grace)
-	if f.change.Op != plan.OpDelete || !end.After(f.now) {
+	switch {
+	case f.change.Op != plan.OpDelete:
 		return nil
+	case r.unclaimed.since.IsZero():
+		return &condition{stands: f.decided()}
+	case end.After(f.now):
+		return &condition{until: end, stands: f.decided()}
 	}
-	return &condition{until: end, stands: f.decided()}
+	return nil
 }
 
 // delaysRepair holds while the next repair waits, because another client changes

@@ -52,6 +52,8 @@ func New(client kubernetes.Interface, events EventSender, opts *Options) (*Contr
 		copies:  queue.NewCopies(queueName),
 		slow:    slow.NewQueue(queueName+"-slow", outcome.IsAnswered),
 		reports: newNameQueue("reports"),
+		events: workqueue.NewTypedWithConfig(
+			workqueue.TypedQueueConfig[string]{Name: queueName + "-events"}),
 	}
 	d := &decider{
 		rules:   rules,
@@ -65,7 +67,13 @@ func New(client kubernetes.Interface, events EventSender, opts *Options) (*Contr
 		opts:     opts,
 		metrics:  m,
 		handlers: &handlers{decider: d},
-		reporter: &reporter{decider: d, metrics: m, events: events},
+		reporter: &reporter{
+			decider: d,
+			metrics: m,
+			events:  events,
+			due:     &dueSources{namespaces: q.events, byNamespace: map[string][]key{}},
+			unseen:  &unseenDeletions{queues: q, names: map[string]bool{}},
+		},
 		reconciler: &reconciler{
 			decider:   d,
 			metrics:   m,
@@ -139,7 +147,7 @@ var ErrLeadershipLost = errors.New("leadership lost")
 // in flight, and returns ErrLeadershipLost when they have ended. Run can be
 // called once.
 func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
-	defer c.queues.reports.ShutDown()
+	defer c.stopReporting()
 	defer c.stopWriting()
 	// The watches go on until the last write has ended.
 	watchCtx, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
@@ -162,6 +170,12 @@ func (c *Controller) stopWriting() {
 	c.queues.sources.ShutDown()
 	c.queues.copies.ShutDown()
 	c.queues.slow.ShutDown()
+}
+
+// stopReporting shuts down the queues whose keys end in lines and events.
+func (c *Controller) stopReporting() {
+	c.queues.reports.ShutDown()
+	c.queues.events.ShutDown()
 }
 
 // Synced reports whether the caches hold everything that was there when the
@@ -190,13 +204,16 @@ func (c *Controller) lead(ctx, term context.Context, resign func()) error {
 	start(ctx, reporters, reportWorkers, c.queues.reports, func(name string) {
 		c.reporter.report(writes, name)
 	})
+	start(ctx, reporters, eventWorkers, c.queues.events, func(namespace string) {
+		c.reporter.sendNext(writes, namespace)
+	})
 
 	<-ctx.Done()
 	c.handlers.active.Store(false)
 	c.stopWriting()
 	writers.Wait()
 	if term.Err() != nil {
-		c.queues.reports.ShutDown()
+		c.stopReporting()
 		reporters.Wait()
 		return ErrLeadershipLost
 	}
@@ -206,8 +223,8 @@ func (c *Controller) lead(ctx, term context.Context, resign func()) error {
 	}
 	// A message that is not on its way may be old: no event was handled since
 	// the stop.
-	c.queues.reports.ShutDown()
-	defer time.AfterFunc(reportEnd, cancel).Stop()
+	c.stopReporting()
+	defer time.AfterFunc(eventsEnd, cancel).Stop()
 	reporters.Wait()
 	return nil
 }

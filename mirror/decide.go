@@ -12,12 +12,13 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// queues are the four work queues of a controller.
+// queues are the work queues of a controller.
 type queues struct {
 	sources workqueue.TypedDelayingInterface[string] // names, for fan-outs
 	copies  *queue.Copies                            // targets
 	slow    *slow.Queue                              // namespaces whose calls take long
-	reports workqueue.TypedDelayingInterface[string] // names whose messages are due
+	reports workqueue.TypedDelayingInterface[string] // names of whose sources something may be reported
+	events  workqueue.TypedInterface[string]         // namespaces of sources about which a message is due
 }
 
 // decider decides about targets. The handlers, the fan-outs and the reconcilers
@@ -44,13 +45,14 @@ type decision struct {
 // decide reads a target and its record together, decides, and records how the
 // target stands. The name is locked. While a call for the target is on its way,
 // the decision leaves nothing to do: the caller decides at its end.
-func (d *decider) decide(n *nameRecords, k key, view func() *plan.View, now time.Time) decision {
+func (d *decider) decide(n *nameRecords, k key, view func() *plan.View) decision {
 	version := d.cache.Version()
 	target := d.cache.Target(k)
 	v := view() // after the target
 	r := n.record(k.Namespace, uidOf(target))
 	x := decision{view: v, target: target, change: d.rules.Decide(v, target)}
 	d.keepReason(&x, r.unclaimed.why)
+	now := time.Now()
 	f := &facts{
 		have:    target.Have,
 		change:  x.change,
@@ -58,12 +60,15 @@ func (d *decider) decide(n *nameRecords, k key, view func() *plan.View, now time
 		grace:   d.grace,
 		now:     now,
 	}
-	before := r.unclaimed
 	r.observe(f)
 	r.standing, x.act, x.wait = r.next(f)
+	r.superseded = ""
+	if len(v.Sources) > 1 {
+		r.superseded = n.setOf(d.rules.Superseded(v, target, x.change))
+	}
 	n.set(k.Namespace, r)
-	if r.unclaimed != before && r.unclaimed.uid != "" {
-		n.reportIn(reportDelay) // a deletion does not wait for the pause after an expensive report
+	if r.unclaimed.uid != "" && !r.unclaimed.logged {
+		n.announceSoon(now)
 	}
 	if r.busy {
 		x.act = false
@@ -96,8 +101,8 @@ func (d *decider) keepReason(x *decision, why plan.Unclaimed) {
 //
 // A write that was cut may have been carried out all the same. If the target is
 // in sync now, that shows that the namespace is quick.
-func (d *decider) visit(n *nameRecords, k key, view func() *plan.View, now time.Time) decision {
-	x := d.decide(n, k, view, now)
+func (d *decider) visit(n *nameRecords, k key, view func() *plan.View) decision {
+	x := d.decide(n, k, view)
 	switch {
 	case x.act:
 	case x.wait > 0:

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
-	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -306,30 +306,29 @@ func TestC83LongAnnotation(t *testing.T) {
 	}
 }
 
-// TestLinesComeBeforeEvents: the log has all that is reported, also where the API server never answers the first event.
+// TestLinesComeBeforeEvents: the log has all that is reported, also where the API
+// server answers no event.
 func TestLinesComeBeforeEvents(t *testing.T) {
 	inScene(append(teams(2, "team-"), foreignObject()), func(t *testing.T, s scene) {
-		s.onEvent(func(Event) error { time.Sleep(time.Hour); return errAway })
+		s.onEvent(func(Event) error { time.Sleep(requestTimeout); return errAway })
 		s.write(source())
 		time.Sleep(time.Minute)
 		s.wantLogged(`reason="Foreign"`, `reason="Mirrored"`)
 	})(t)
 }
 
-// TestReportWaitsForTheFirstFanOut: a copy may be judged before its source is known. Its announcement would be about a
-// source that no process has seen.
+// TestReportWaitsForTheFirstFanOut: a process takes over, and a namespace that
+// has a copy opts out before the first fan-out has met the source. The deletion is
+// announced about that source, and not about one that no process has seen.
 func TestReportWaitsForTheFirstFanOut(t *testing.T) {
 	src := source(prefixes("none"))
-	c := stillController(t, src, copyOf(source(), "team-000"))
-	c.reconciler.begin(settings("team-000"), slow.Ordinary)
-	if due := c.reporter.collect("settings", time.Now()); len(due) > 0 {
-		t.Errorf("got messages %v before a fan-out", due)
-	}
-	c.fanOut("settings")
-	due := c.reporter.collect("settings", time.Now())
-	if len(due) == 0 || due[0].Reason != plan.ReasonExpiring || due[0].sent.UID() != src.UID {
-		t.Errorf("got messages %v after it, want an announcement about the source", due)
-	}
+	inScene([]runtime.Object{plantest.Namespace("team-000"), src, copyOf(source(), "team-000")}, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.wantNone("team-000")
+		if got := s.lastEvent(plan.ReasonExpiring); got.UID != src.UID || got.Regarding != settings("platform") {
+			t.Errorf("got %+v, want an announcement about the source", got)
+		}
+	})(t)
 }
 
 // TestRefusedEventsHoldUpNoOther: the API server refuses the events of one source. Those of another source of the name

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,7 +128,7 @@ func (h *handlers) targetChanged(k key) {
 // visitNow decides about a target, and queues it before those of fan-outs if
 // something is to be done. After the event of our own write nothing is.
 func (h *handlers) visitNow(n *nameRecords, k key) {
-	if x := h.visit(n, k, h.viewOf(k.Name), time.Now()); x.act {
+	if x := h.visit(n, k, h.viewOf(k.Name)); x.act {
 		h.queues.copies.AddFirst(k)
 	}
 }
@@ -184,7 +185,23 @@ func (h *handlers) namespaceSeen(k key, ns *corev1.Namespace, appeared bool) {
 	}
 	h.endGrace(n, target, view)
 	h.visitNow(n, k)
-	if len(view().Sources) > 1 {
-		n.reportSoon() // a superseded source may select another number of namespaces
+	if ns != nil {
+		h.seeExcluded(n, ns, view())
+	}
+}
+
+// seeExcluded notices that another rule than those reported keeps a source
+// without targets from a namespace. Nothing else has to be looked through.
+func (h *handlers) seeExcluded(n *nameRecords, ns *corev1.Namespace, view *plan.View) {
+	for _, s := range view.Sources {
+		status := n.sources[s.Key]
+		if status == nil || status.excluded == nil {
+			continue
+		}
+		more := h.rules.AlsoExcluded(status.excluded, s, ns)
+		if !slices.Equal(more, status.excluded) {
+			status.excluded = more
+			n.reportSoon()
+		}
 	}
 }

@@ -249,7 +249,7 @@ func TestC34HangingLiveReadHoldsUpNobody(t *testing.T) {
 		t.Run(name, inScene(objects, func(t *testing.T, s scene) {
 			s.hang(on(true, tc.read))
 			tc.lose(s)
-			time.Sleep(time.Second + fanOutGap) // the grace
+			time.Sleep(time.Second + 2*reportDelay) // the line, and the grace
 			synctest.Wait()
 			if n := s.Hung.Load(); n != 1 {
 				t.Errorf("got %d reads, want one that hangs", n)

@@ -32,7 +32,7 @@ func TestNamespaceBecomesATarget(t *testing.T) {
 			s.wantCopy("team-a", "value")
 			for range 3 {
 				s.setNamespace("team-a", tc.out...)
-				time.Sleep(time.Second + 100*time.Millisecond) // the grace, and the read
+				time.Sleep(2500 * time.Millisecond) // the line, the grace, and the read
 				s.wantNone("team-a")
 				s.setNamespace("team-a", tc.in...)
 				s.wantCopy("team-a", "value")
@@ -57,7 +57,7 @@ func TestC47NamespaceWithManyLabels(t *testing.T) {
 	inScene([]runtime.Object{src, plantest.Namespace("team-a", labels...)}, func(t *testing.T, s scene) {
 		s.wantCopy("team-a", "value")
 		s.setNamespace("team-a", append(labels, plan.DefaultLabel, plan.OptOutValue)...)
-		time.Sleep(time.Second + 100*time.Millisecond) // the grace, and the read
+		time.Sleep(2500 * time.Millisecond) // the line, the grace, and the read
 		s.wantNone("team-a")
 	})(t)
 }

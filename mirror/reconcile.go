@@ -103,7 +103,7 @@ func (r *reconciler) reconcile(ctx, writes context.Context, k key, pace slow.Pac
 func (r *reconciler) begin(k key, pace slow.Pace) decision {
 	n := r.records.lock(k.Name)
 	defer n.unlock()
-	x := r.visit(n, k, r.viewOf(k.Name), time.Now())
+	x := r.visit(n, k, r.viewOf(k.Name))
 	if x.act && pace == slow.Ordinary {
 		x.act = !r.queues.slow.Put(x.record.namespaceUID, k, false)
 	}
@@ -129,7 +129,7 @@ func (r *reconciler) finish(x *attempt, res *result) (wait time.Duration) {
 		r.recordResult(n, &known, x, res, now)
 	}
 	n.set(k.Namespace, known)
-	next := r.decide(n, k, r.viewOf(k.Name), now)
+	next := r.decide(n, k, r.viewOf(k.Name))
 
 	wait = max(next.wait, res.askAgain)
 	switch {
@@ -283,10 +283,17 @@ func (r *reconciler) confirm(x *attempt) (res result, confirmed bool) {
 		res.outcome = outcome.Claimed
 		res.claimedAt = live.Began
 		return res, false
-	case r.cache.View(c.Key.Name) != x.view, !r.isUnclaimed(x):
-		return res, false // the answer may be newer or older than what was judged
 	}
-	return res, true
+	return res, r.isStillDue(x)
+}
+
+// isStillDue reports whether a deletion that was decided is still right by what
+// the cache shows now, and no source has claimed the copy meanwhile. The read may
+// have taken long, and its answer may be older than the cache.
+func (r *reconciler) isStillDue(x *attempt) bool {
+	target := r.cache.Target(x.change.Key)
+	c := r.rules.Decide(r.cache.View(x.change.Key.Name), target)
+	return c.Op == plan.OpDelete && versionOf(c.Have) == versionOf(x.change.Have) && r.isUnclaimed(x)
 }
 
 // reads returns how an attempt makes calls that read.

@@ -45,6 +45,17 @@ type settled struct {
 	standing
 	// content is the one with which the copy was last in sync, or was written.
 	content content
+	// superseded are the sources that select the target and do not win it.
+	superseded sourceSet
+}
+
+// sourceSet is a set of the sources of one name, by their numbers: a bit for
+// each. Most targets of a name have equal sets, so they share one.
+type sourceSet string
+
+// has reports whether the set has the source with this number.
+func (s sourceSet) has(number int) bool {
+	return number/8 < len(s) && s[number/8]&(1<<(number%8)) != 0
 }
 
 // record is what the controller knows of one target and the caches do not show.
@@ -83,13 +94,18 @@ type ownWrite struct {
 	at time.Time
 }
 
-// unclaimed is since when no source claims a copy, and why. The deletion grace
-// runs from then on.
+// unclaimed is that no source claims a copy, and why.
 type unclaimed struct {
-	uid       types.UID // of the copy; empty: a source claims it
-	since     time.Time
-	why       plan.Unclaimed // as it was judged
-	announced bool           // a message has announced the deletion, for this reason
+	uid types.UID      // of the copy; empty: a source claims it
+	why plan.Unclaimed // as it was judged
+
+	// since is when a line of the log announced the deletion. The grace runs from
+	// then on. Zero: no line has, so the copy is not deleted.
+	since time.Time
+	// logged is set when a line has announced the deletion, for this reason.
+	logged bool
+	// reported is set when an event has, too.
+	reported bool
 }
 
 // repairs count how often in a row a copy with one content was restored.
@@ -163,18 +179,19 @@ func (r *record) observe(f *facts) {
 	}
 }
 
-// observeClaim records since when the copy is unclaimed, and why. Another reason
-// is to be announced, too, because another remedy ends it.
+// observeClaim records whether the copy is unclaimed, and why. Another reason is
+// to be announced, too, because another remedy ends it.
 func (r *record) observeClaim(f *facts) {
 	c := f.change
 	switch {
 	case c.Op != plan.OpDelete:
 		r.unclaimed = unclaimed{}
 	case r.unclaimed.uid != c.Have.UID:
-		r.unclaimed = unclaimed{uid: c.Have.UID, since: f.now, why: c.Why}
+		r.unclaimed = unclaimed{uid: c.Have.UID, why: c.Why}
 	case r.unclaimed.why != c.Why:
 		r.unclaimed.why = c.Why
-		r.unclaimed.announced = false
+		r.unclaimed.logged = false
+		r.unclaimed.reported = false
 	}
 }
 
@@ -273,6 +290,10 @@ func (w ownWrite) isUnseen(have *corev1.ConfigMap, version string) bool {
 func (r *record) isSettled() bool {
 	return *r == record{settled: r.settled, namespaceUID: r.namespaceUID}
 }
+
+// isShareable reports whether nothing in a settled record is chosen by a tenant:
+// the note about an object in the way, or the source that such an object names.
+func (r *record) isShareable() bool { return r.note == "" && r.state.IsTarget() }
 
 // isDone reports whether nothing is left to do at the target, as far as the
 // caches will show.

@@ -124,6 +124,7 @@ func TestDecideAtATarget(t *testing.T) {
 		"found foreign for another source": {metBefore, update, false, 7 * s, plan.StateForeign, "theirs"},
 
 		"expires":           {unclaimedFor(3 * s), remove, false, 7 * s, plan.StateExpiring, ""},
+		"not announced yet": {record{unclaimed: unclaimed{uid: have.UID}}, remove, false, 0, plan.StateExpiring, ""},
 		"the grace is over": {unclaimedFor(grace), remove, true, 0, plan.StateExpiring, ""},
 		"a deletion failed": {late, remove, false, 7 * s, plan.StateExpiring, ""},
 		"refused before":    {refusedBefore, remove, true, 0, plan.StateExpiring, ""},
@@ -174,7 +175,7 @@ func TestObserveClaim(t *testing.T) {
 	other.UID = "other"
 	gone := plan.Unclaimed{Rule: plan.SourceGone}
 	excluded := plan.Unclaimed{Rule: plan.ExcludedByOptOut}
-	before := unclaimed{uid: have.UID, since: epoch.Add(-time.Minute), why: gone, announced: true}
+	before := unclaimed{uid: have.UID, since: epoch.Add(-time.Minute), why: gone, logged: true, reported: true}
 	remove := func(have *corev1.ConfigMap, why plan.Unclaimed) plan.Change {
 		return plan.Change{Op: plan.OpDelete, Have: have, Why: why}
 	}
@@ -183,10 +184,10 @@ func TestObserveClaim(t *testing.T) {
 		c     plan.Change
 		want  unclaimed
 	}{
-		"for the first time": {unclaimed{}, remove(have, gone), unclaimed{have.UID, epoch, gone, false}},
+		"for the first time": {unclaimed{}, remove(have, gone), unclaimed{uid: have.UID, why: gone}},
 		"again":              {before, remove(have, gone), before},
-		"another object":     {before, remove(other, gone), unclaimed{"other", epoch, gone, false}},
-		"for another reason": {before, remove(have, excluded), unclaimed{have.UID, before.since, excluded, false}},
+		"another object":     {before, remove(other, gone), unclaimed{uid: "other", why: gone}},
+		"for another reason": {before, remove(have, excluded), unclaimed{uid: have.UID, since: before.since, why: excluded}},
 		"claimed":            {before, plan.Change{Op: plan.OpNone, Have: have, State: plan.StateSynced}, unclaimed{}},
 		"held":               {before, plan.Change{Op: plan.OpNone, Have: have, State: plan.StateHeld}, unclaimed{}},
 	} {

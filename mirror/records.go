@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +34,8 @@ type nameRecords struct {
 	byNamespace map[string]*record
 	shared      map[settled]*record // for the records of targets where nothing goes on
 	sources     map[key]*sourceStatus
-	pending     int // targets in StatePending
+	numbers     []key // the sources by their numbers; a zero key is a free number
+	pending     int   // targets in StatePending
 
 	// sentOfUnseen are the messages about sources that this process has never
 	// seen. They share one, because a tenant can make up any number of them.
@@ -47,15 +49,26 @@ type nameRecords struct {
 	// The next report.
 	reportAt  time.Time     // zero: none is due
 	reportGap time.Duration // how long it has to wait after an expensive one, unless it announces a deletion
+
+	// announceBy is when the line about new deletions is due, even if a fan-out
+	// is running; zero: there is none.
+	announceBy time.Time
 }
 
 // sourceStatus counts the targets of one source, times how its changes reach
 // them, and keeps what was sent about it.
 type sourceStatus struct {
+	number   int // in sets of sources
 	counts   plan.Counts
 	changeAt time.Time // when the oldest change was seen that has not reached every target; zero: there is none
 	writeAt  time.Time // when a copy was last written; zero: none was since a change reached every target
 	sent     report.Sent
+	lineAt   time.Time // when a line of the log last announced deletions
+
+	// excluded are the rules that keep a source without targets from all
+	// namespaces; nil: not known, or it has a target.
+	excluded   []plan.Exclusion
+	excludedAt time.Time // when all namespaces were looked through for them
 }
 
 // lock returns the records of a name, locked.
@@ -116,20 +129,25 @@ func (n *nameRecords) record(namespace string, uid types.UID) record {
 // set stores the record of a target, and counts the target. A change of its
 // standing is to be reported.
 func (n *nameRecords) set(namespace string, r record) {
-	before := standing{}
+	before := settled{}
 	if known := n.byNamespace[namespace]; known != nil {
-		before = known.standing
+		before = known.settled
 	}
-	if before != r.standing {
+	if before.standing != r.standing {
 		n.count(before.owner, before.state, -1)
 		n.count(r.owner, r.state, 1)
 		n.reportSoon()
 	}
+	if before.superseded != r.superseded {
+		n.countSuperseded(before.superseded, -1)
+		n.countSuperseded(r.superseded, 1)
+		n.reportSoon()
+	}
 	switch {
-	case !r.isSettled():
-		n.byNamespace[namespace] = &r
-	case r.settled == settled{}:
+	case r.isSettled() && r.settled == settled{}:
 		delete(n.byNamespace, namespace)
+	case !r.isSettled() || !r.isShareable():
+		n.byNamespace[namespace] = &r
 	default:
 		if n.shared[r.settled] == nil {
 			n.shared[r.settled] = &record{settled: r.settled}
@@ -150,17 +168,64 @@ func (n *nameRecords) count(source key, state plan.State, by int) {
 	n.status(source).counts[state] += by
 }
 
-// status returns the status of a source. It begins with zero.
-func (n *nameRecords) status(source key) *sourceStatus {
-	if n.sources[source] == nil {
-		n.sources[source] = &sourceStatus{}
+// countSuperseded adds to the number of targets in which each source of the set
+// is superseded.
+func (n *nameRecords) countSuperseded(set sourceSet, by int) {
+	for number, source := range n.numbers {
+		if set.has(number) {
+			n.count(source, plan.StateSuperseded, by)
+		}
 	}
+}
+
+// setOf returns the set of these sources.
+func (n *nameRecords) setOf(sources []*plan.Source) sourceSet {
+	var bits []byte
+	for _, s := range sources {
+		number := n.status(s.Key).number
+		for len(bits) <= number/8 {
+			bits = append(bits, 0)
+		}
+		bits[number/8] |= 1 << (number % 8)
+	}
+	return sourceSet(bits)
+}
+
+// status returns the status of a source. It begins with zero, and with the least
+// free number.
+func (n *nameRecords) status(source key) *sourceStatus {
+	if status := n.sources[source]; status != nil {
+		return status
+	}
+	number := slices.Index(n.numbers, key{})
+	if number < 0 {
+		number = len(n.numbers)
+		n.numbers = append(n.numbers, key{})
+	}
+	n.numbers[number] = source
+	n.sources[source] = &sourceStatus{number: number}
 	return n.sources[source]
+}
+
+// forget forgets a source that has no targets.
+func (n *nameRecords) forget(source key) {
+	n.numbers[n.sources[source].number] = key{}
+	delete(n.sources, source)
+}
+
+// isIncomplete reports whether the records show a part of the targets: a fan-out
+// is running, or the first one is yet to come. has reports whether the name has
+// sources.
+func (n *nameRecords) isIncomplete(hasSources func() bool) bool {
+	return n.comparing || n.view == nil && hasSources()
 }
 
 const (
 	// reportDelay is how long a report waits for more changes to come.
 	reportDelay = 100 * time.Millisecond
+	// announceWithin is how long the line about a deletion waits for a fan-out: a
+	// source may change all the time.
+	announceWithin = time.Second
 	// reportAfter is how long targets may be pending before the sources of the
 	// name are reported all the same: targets that hang may be pending for ever.
 	reportAfter = 10 * time.Second
@@ -184,6 +249,15 @@ func (n *nameRecords) reportIn(after time.Duration) {
 		n.reportAt = at
 		n.all.reports.AddAfter(n.name, after)
 	}
+}
+
+// announceSoon has a line of the log announce new deletions. It does not wait for
+// the pause after an expensive report.
+func (n *nameRecords) announceSoon(now time.Time) {
+	if n.announceBy.IsZero() {
+		n.announceBy = now.Add(announceWithin)
+	}
+	n.reportIn(reportDelay)
 }
 
 // appear records a new namespace, in which the name may get a copy. A fan-out may

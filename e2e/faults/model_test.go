@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -75,28 +74,9 @@ var editsOfModel = map[string]suite.Option{
 	"finalizer":      func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/keep"} },
 	"two finalizers": func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/keep", "example.com/too"} },
 	"no finalizer":   func(cm *corev1.ConfigMap) { cm.Finalizers = nil },
-}
-
-// patchesOfModel are operations of JSON patches.
-var patchesOfModel = map[string]string{
-	"data":         `{"op": "add", "path": "/data", "value": {"key": "patched"}}`,
-	"data off":     `{"op": "add", "path": "/data", "value": {}}, {"op": "remove", "path": "/data"}`,
-	"binary data":  `{"op": "add", "path": "/binaryData", "value": {"binary": "AP8="}}`,
-	"key replaced": `{"op": "replace", "path": "/data/other", "value": "patched"}`,
-	"key off":      `{"op": "remove", "path": "/data/other"}`,
-	"bad path":     `{"op": "add", "path": "/none/key", "value": ""}`,
-	"immutable":    `{"op": "add", "path": "/immutable", "value": true}`,
-	"mutable":      `{"op": "add", "path": "/immutable", "value": false}, {"op": "remove", "path": "/immutable"}`,
-	"label":        `{"op": "add", "path": "/metadata/labels/mirror-of-model", "value": "copy"}`,
-	"labels":       `{"op": "add", "path": "/metadata/labels", "value": {"mirror-of-model": "true", "a/b": "c"}}`,
-	"label off":    `{"op": "remove", "path": "/metadata/labels/a~1b"}`,
-	"annotation":   `{"op": "add", "path": "/metadata/annotations/a~1b", "value": "c"}`,
-	"annotations":  `{"op": "add", "path": "/metadata/annotations", "value": {}}`,
-	"finalizer":    `{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/keep"]}`,
-	"no finalizer": `{"op": "add", "path": "/metadata/finalizers", "value": []}`,
-	"nothing":      ``,
-	"too long": `{"op": "add", "path": "/metadata/annotations", "value": {"a": "` +
-		strings.Repeat("x", 256<<10) + `"}}`,
+	"annotations too long": func(cm *corev1.ConfigMap) {
+		cm.Annotations = map[string]string{"a": strings.Repeat("x", 256<<10)}
+	},
 }
 
 func labelled(value string) suite.Option {
@@ -106,16 +86,13 @@ func labelled(value string) suite.Option {
 func randomRequest(r *rand.Rand, namespaces []string) requestTo {
 	one := func(of ...string) string { return of[r.IntN(len(of))] }
 	q := requestTo{
-		verb:      one("create", "update", "update", "update", "patch", "patch", "delete", "get"),
+		verb:      one("create", "update", "update", "update", "delete", "get"),
 		namespace: one(namespaces[0], one(namespaces...)), name: one("one", "two"),
 		edit:    one(slices.Sorted(maps.Keys(editsOfModel))...),
 		version: max(0, r.IntN(12)-8),
 	}
 	if q.verb != "create" {
 		q.withUID, q.withVersion = r.IntN(2) == 0, r.IntN(2) == 0
-	}
-	if q.verb == "patch" {
-		q.edit = one(slices.Sorted(maps.Keys(patchesOfModel))...)
 	}
 	return q
 }
@@ -159,9 +136,7 @@ func (a *asked) send(w *suite.World, q requestTo) string {
 	if q.withVersion {
 		named.ResourceVersion, base.ResourceVersion = &version, version
 	}
-	if q.verb != "patch" {
-		editsOfModel[q.edit](base)
-	}
+	editsOfModel[q.edit](base)
 	var cm *corev1.ConfigMap
 	var err error
 	switch client := a.client.CoreV1().ConfigMaps(q.namespace); q.verb {
@@ -169,16 +144,6 @@ func (a *asked) send(w *suite.World, q requestTo) string {
 		cm, err = client.Create(w.Context(), base, metav1.CreateOptions{})
 	case "update":
 		cm, err = client.Update(w.Context(), base, metav1.UpdateOptions{})
-	case "patch":
-		var operations []string
-		if q.withVersion {
-			operations = []string{fmt.Sprintf(`{"op": "replace", "path": "/metadata/resourceVersion", "value": %q}`, version)}
-		}
-		if patch := patchesOfModel[q.edit]; patch != "" {
-			operations = append(operations, patch)
-		}
-		body := []byte("[" + strings.Join(operations, ", ") + "]")
-		cm, err = client.Patch(w.Context(), q.name, types.JSONPatchType, body, metav1.PatchOptions{})
 	case "get":
 		cm, err = client.Get(w.Context(), q.name, metav1.GetOptions{})
 	case "delete":

@@ -19,7 +19,6 @@ const (
 	ofOthers     = "another controller writes"
 	notItsSource = "may only write and delete copies of sources in the namespaces \"platform-too\" or \"platform\""
 	noHolds      = "without changing finalizers and owner references"
-	noVerb       = "cannot patch resource \"configmaps\"" // RBAC
 )
 
 // repair is a patch that restores data and label.
@@ -78,7 +77,6 @@ func (w *Policed) confinedRows() []row {
 
 		{"copy repaired beside labels and annotations of others", controller, teamA,
 			have(copied, theirs, asSource), change(asCopy, other), ""},
-		{"copy patched by a token of the controller", controller, teamA, have(copied), patch(repair), noVerb},
 
 		// Others are not confined.
 		{"plain object created by a tenant", tenant, platform, nil, create(), ""},

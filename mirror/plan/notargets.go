@@ -2,7 +2,6 @@ package plan
 
 import (
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 
@@ -19,24 +18,32 @@ func AnySource() *Source { return &Source{selector: labels.Everything()} }
 // the flags allow no namespace. That a namespace is being deleted counts only if
 // nothing else keeps the source from any.
 func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) []Exclusion {
-	all := map[Exclusion]bool{}
+	excluded := []Exclusion{ExcludedName}
 	for ns := range namespaces {
-		if r.scope(s.Key, ns) != NotExcluded {
-			continue
-		}
-		e := r.Exclusion(s, ns)
-		if e == NotExcluded {
+		if excluded = r.AlsoExcluded(excluded, s, ns); excluded == nil {
 			return nil
 		}
-		all[e] = true
 	}
-	if len(all) == 0 {
-		return []Exclusion{ExcludedName}
+	return excluded
+}
+
+// AlsoExcluded returns the rules that [Rules.Excluded] returned, with the one
+// that keeps the source from one namespace more; nil if none does.
+func (r *Rules) AlsoExcluded(excluded []Exclusion, s *Source, ns *corev1.Namespace) []Exclusion {
+	if r.scope(s.Key, ns) != NotExcluded {
+		return excluded
 	}
-	if len(all) > 1 {
-		delete(all, ExcludedTerminating)
+	e := r.Exclusion(s, ns)
+	isSole := len(excluded) == 1 && (excluded[0] == ExcludedName || excluded[0] == ExcludedTerminating)
+	switch {
+	case e == NotExcluded:
+		return nil
+	case isSole:
+		return []Exclusion{e}
+	case e == ExcludedTerminating, slices.Contains(excluded, e):
+		return excluded
 	}
-	return slices.Sorted(maps.Keys(all))
+	return slices.Sorted(slices.Values(append(slices.Clone(excluded), e)))
 }
 
 // ExplainExcluded returns what keeps a source from all namespaces, as

@@ -108,6 +108,12 @@ func (c *Counts) Owned() (n int) {
 	return n
 }
 
+// IsWithoutTargets reports whether the source selects no namespace. Copies may be
+// left where it has selected one.
+func (c *Counts) IsWithoutTargets() bool {
+	return c.Owned() == 0 && c[StateSuperseded] == 0
+}
+
 // Counted are the states that are counted: all but StateNone.
 var Counted = func() (all []State) {
 	for s := StateSynced; s < States; s++ {

@@ -64,16 +64,27 @@ func newReporter() *reporter {
 	return r
 }
 
-// send sends the messages that are due after a time, and returns them as "Type Reason: note".
+// send sends the messages that are due after a time, and returns them as "Type
+// Reason: note".
 func (r *reporter) send(after time.Duration, s *report.Summary) (all []string) {
-	r.now = r.now.Add(after)
-	due, wait := r.Due(s.Messages(r.now), r.now)
-	r.wait = wait
-	for _, m := range due {
-		r.Record(m, r.now)
+	for _, m := range r.due(after, s) {
 		all = append(all, fmt.Sprintf("%s %s: %s", m.Type, m.Reason, m.Note))
 	}
 	return all
+}
+
+// due sends the messages that are due after a time, and returns them.
+func (r *reporter) due(after time.Duration, s *report.Summary) (all []*report.Message) {
+	r.now = r.now.Add(after)
+	for {
+		next, wait := r.Next(s.Messages(r.now), r.now)
+		r.wait = wait
+		if next == nil {
+			return all
+		}
+		r.Record(next, r.now)
+		all = append(all, next)
+	}
 }
 
 // TestMessagesAboutASource goes through the lives of sources. Each step has the source and its targets when messages
@@ -246,19 +257,55 @@ func TestMessageIsDue(t *testing.T) {
 		if quiet, want := r.QuietIn(r.now), max(0, report.Spacing-tc.after); quiet != want {
 			t.Errorf("%s: got every message due again in %v, want %v", name, quiet, want)
 		}
-		due, wait := r.Due(summaryOf(source(), tc.at).Messages(r.now), r.now)
-		if len(due) != tc.want || wait != tc.wait {
-			t.Errorf("%s: got %v, and others after %v, want %d and %v", name, due, wait, tc.want, tc.wait)
+		due := r.due(0, summaryOf(source(), tc.at))
+		if len(due) != tc.want || r.wait != tc.wait {
+			t.Errorf("%s: got %v, and others after %v, want %d and %v", name, due, r.wait, tc.want, tc.wait)
 		}
-		again, _ := r.Due(summaryOf(source(), tc.at).Messages(r.now), r.now) // the API server has refused them
-		for i, m := range due {
-			if m.Log != tc.logs || again[i].Log {
-				t.Errorf("%s: %s: got it logged %v and %v again, want %v and false", name, m.Reason, m.Log, again[i].Log, tc.logs)
+		for _, m := range due {
+			if m.Log != tc.logs {
+				t.Errorf("%s: %s: got it logged %v, want %v", name, m.Reason, m.Log, tc.logs)
 			}
 		}
-		if late := r.send(wait, summaryOf(source(), tc.at)); (len(late) > 0) != (wait > 0 || len(due) > 0) {
+		wait := r.wait
+		if late := r.send(wait, summaryOf(source(), tc.at)); (len(late) > 0) != (wait > 0) {
 			t.Errorf("%s: got %q after the wait of %v", name, late, wait)
 		}
+	}
+}
+
+// TestRefused is the table of how long a message waits that was refused so often
+// in a row, between the least and the greatest time. The log has it once.
+func TestRefused(t *testing.T) {
+	const s = time.Second
+	for name, tc := range map[string]struct {
+		refusals     []report.Refusal
+		least, below time.Duration
+	}{
+		"once":                 {[]report.Refusal{{Doubles: true}}, 20 * s, 30 * s},
+		"twice":                {[]report.Refusal{{Doubles: true}, {Doubles: true}}, 40 * s, 50 * s},
+		"often":                {slices.Repeat([]report.Refusal{{Doubles: true}}, 9), 320 * s, 330 * s},
+		"busy":                 {slices.Repeat([]report.Refusal{{}}, 9), 10 * s, 20 * s},
+		"busy for half a time": {[]report.Refusal{{RetryAfter: 5 * s}}, 10 * s, 20 * s},
+		"busy for a minute":    {[]report.Refusal{{RetryAfter: time.Minute}}, 60 * s, 70 * s},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReporter()
+			all := summaryOf(source(), targets{plan.StateSynced: {"z"}}).Messages(r.now)
+			next, _ := r.Next(all, r.now)
+			if next == nil || !next.Log {
+				t.Fatalf("got %v, want a message that is new to the log", next)
+			}
+			for _, refusal := range tc.refusals {
+				r.Refused(next, r.now, refusal)
+			}
+			if early, wait := r.Next(all, r.now); early != nil || wait < tc.least || wait >= tc.below {
+				t.Errorf("got %v, and a wait of %v, want one from %v to %v", early, wait, tc.least, tc.below)
+			}
+			late, _ := r.Next(all, r.now.Add(tc.below))
+			if late == nil || late.Log {
+				t.Errorf("got %v after the wait, want the message, which the log has", late)
+			}
+		})
 	}
 }
 
@@ -268,12 +315,13 @@ func TestRefusedMirrored(t *testing.T) {
 	r.send(0, summaryOf(source(), calm))
 	r.send(report.Spacing, summaryOf(source(), targets{plan.StatePending: {"a"}, plan.StateForeign: {"b"}}))
 	r.now = r.now.Add(report.Spacing)
-	due, _ := r.Due(summaryOf(source(), calm).Messages(r.now), r.now)
-	for _, m := range due {
-		r.Refused(m, r.now)
+	due, _ := r.Next(summaryOf(source(), calm).Messages(r.now), r.now)
+	if due == nil {
+		t.Fatal("got no message, want Mirrored")
 	}
-	if again := r.send(2*report.Spacing, summaryOf(source(), calm)); len(due) != 1 || len(again) != 1 {
-		t.Errorf("got %v, and then %q, want Mirrored twice", due, again)
+	r.Refused(due, r.now, report.Refusal{Doubles: true})
+	if again := r.send(3*report.Spacing, summaryOf(source(), calm)); len(again) != 1 {
+		t.Errorf("got %q after a refusal, want Mirrored again", again)
 	}
 }
 
@@ -297,15 +345,17 @@ func TestExpiringIsDue(t *testing.T) {
 	} {
 		r := newReporter()
 		s := &report.Summary{Rules: rules}
-		s.Expire(gone, false, "team-a", r.now.Add(time.Hour))
+		s.Expire(gone, "team-a", r.now.Add(time.Hour), false)
 		if got := r.send(0, s); len(got) != 1 {
 			t.Fatalf("%s: got %q, want an announcement", name, got)
 		}
 		s = &report.Summary{Rules: rules}
-		s.Expire(gone, tc.announced, "team-b", r.now.Add(tc.after+tc.in+time.Minute))
-		s.Expire(gone, true, "team-a", r.now.Add(tc.after+tc.in))
-		if got := r.send(tc.after, s); (len(got) == 1) != tc.want || r.wait != tc.wait {
-			t.Errorf("%s: got %q and a wait of %v, want an announcement %v, and %v", name, got, r.wait, tc.want, tc.wait)
+		s.Expire(gone, "team-b", r.now.Add(tc.after+tc.in+time.Minute), tc.announced)
+		s.Expire(gone, "team-a", r.now.Add(tc.after+tc.in), true)
+		later := r.now.Add(tc.after)
+		got, wait := r.Next(s.Messages(later), later)
+		if (got != nil) != tc.want || wait != tc.wait {
+			t.Errorf("%s: got %v and a wait of %v, want an announcement %v, and %v", name, got, wait, tc.want, tc.wait)
 		}
 	}
 }

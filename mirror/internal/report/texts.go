@@ -3,10 +3,8 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -61,13 +59,14 @@ func (s *Summary) blocked() (targets int, reasons string) {
 func foreignText(s *Summary) string {
 	var parts, commands []string
 	for _, g := range groups(s.at[plan.StateForeign]) {
-		text := fmt.Sprintf("Not copied to %s: %s. ", namespaces(g.namespaces), g.note)
+		text := fmt.Sprintf("Not copied to %s: %s. ", namespaces(g.namespaces, named), g.note)
 		if g.adoptable {
-			commands = append(commands, fmt.Sprintf("%sDelete or rename it, or hand it over, which REPLACES ITS DATA: "+
-				"kubectl annotate -n %s configmap %s %s=%s",
+			commands = append(commands, fmt.Sprintf("%sDelete or rename it, which is noticed within a minute, "+
+				"or hand it over, which REPLACES ITS DATA: kubectl annotate -n %s configmap %s %s=%s",
 				text, g.namespaces[0], s.Source.Key.Name, plan.AdoptAnnotation, plan.AdoptValue))
 		} else {
-			parts = append(parts, text+"Remove what is in the way, or rename one of the two.")
+			parts = append(parts, text+"Remove what is in the way, or rename one of the two. "+
+				"A name that becomes free is noticed within a minute.")
 		}
 	}
 	return strings.Join(append(parts, commands...), " ")
@@ -92,12 +91,12 @@ func groups(places []place) (all []group) {
 }
 
 func supersededText(s *Summary) string {
-	if s.Selection == nil || s.Selection.Superseded == 0 {
+	if len(s.superseded) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("Not copied to %s: source %s of the same name has precedence. A source in a namespace that "+
 		"cannot be a target comes first, then the older source. Rename one of the two.",
-		nameSome(s.Selection.first, s.Selection.Superseded), s.Selection.winner)
+		nameSome(namesOf(s.superseded), s.Counts[plan.StateSuperseded]), s.superseded[0].note)
 }
 
 // maxCause is how many bytes of an error an event quotes, so that the advice behind it fits in.
@@ -108,7 +107,7 @@ func rejectedText(s *Summary) string {
 	if len(places) == 0 {
 		return ""
 	}
-	where := namespaces(namesOf(places))
+	where := namespaces(namesOf(places), named)
 	if len(places) > 1 {
 		where += ", in the first"
 	}
@@ -123,13 +122,13 @@ func fightText(s *Summary) string {
 	}
 	return fmt.Sprintf("Another client keeps modifying or deleting the copy in %s; repairs wait for up to a minute. "+
 		"Find the client in the audit log of the API server or, if it modifies the copy, with kubectl get configmap "+
-		"-n %s %s -o yaml --show-managed-fields -w.", namespaces(namesOf(places)), places[0].namespace, s.Source.Key.Name)
+		"-n %s %s -o yaml --show-managed-fields -w.", namespaces(namesOf(places), named), places[0].namespace, s.Source.Key.Name)
 }
 
 func outOfScopeText(s *Summary) string {
 	text := ""
 	for _, g := range groups(s.at[plan.StateOutOfScope]) {
-		text += fmt.Sprintf("Copies in %s are out of scope and stay unchanged: %s. ", namespaces(g.namespaces), g.note)
+		text += fmt.Sprintf("Copies in %s are out of scope and stay unchanged: %s. ", namespaces(g.namespaces, named), g.note)
 	}
 	if text == "" {
 		return ""
@@ -165,31 +164,12 @@ func heldText(s *Summary) string {
 		held, number(s.Counts.Owned(), "namespace", "namespaces"), by, remedy)
 }
 
-// expiringText has a sentence for each reason why copies expire.
-func expiringText(s *Summary) string {
-	var parts []string
-	for _, why := range slices.SortedFunc(maps.Keys(s.expires), compareUnclaimed) {
-		x := s.expires[why]
-		slices.Sort(x.namespaces)
-		cause, remedy := s.Rules.Explain(why)
-		them := map[bool]string{true: "it", false: "them"}[len(x.namespaces) == 1]
-		parts = append(parts, fmt.Sprintf("%s in %s will be deleted from %s UTC on: %s. To keep %s, %s before then.",
-			number(len(x.namespaces), "copy", "copies"), namespaces(x.namespaces), x.first.UTC().Format(time.DateTime),
-			cause, them, remedy))
-	}
-	return strings.Join(parts, " ")
-}
-
-func compareUnclaimed(a, b plan.Unclaimed) int {
-	return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Annotation, b.Annotation))
-}
-
 func noTargetsText(s *Summary) string {
-	if s.Selection == nil || s.Selection.selects || s.Counts[plan.StateHeld] > 0 ||
+	if s.Excluded == nil || s.Counts[plan.StateHeld] > 0 ||
 		s.Source.Reserved || s.Source.Frozen != nil || s.Source.OutOfScope {
 		return ""
 	}
-	why, remedy := s.Rules.ExplainExcluded(s.Source, s.Selection.excluded)
+	why, remedy := s.Rules.ExplainExcluded(s.Source, s.Excluded)
 	return fmt.Sprintf("Version %s is not mirrored, because no namespace is a target: %s. To mirror the source, %s.",
 		s.Source.ConfigMap.ResourceVersion, why, remedy)
 }
@@ -201,8 +181,11 @@ func namesOf(places []place) (all []string) {
 	return all
 }
 
-// namespaces names the first few namespaces, which are sorted.
-func namespaces(sorted []string) string {
+// named is how many namespaces an event names.
+const named = 5
+
+// namespaces names the first so many namespaces, which are sorted.
+func namespaces(sorted []string, named int) string {
 	return nameSome(sorted[:min(named, len(sorted))], len(sorted))
 }
 

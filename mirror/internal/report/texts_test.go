@@ -40,7 +40,7 @@ func TestTextsFitAnEvent(t *testing.T) {
 		return rules.ParseSource(plantest.Source("platform", strings.Repeat("a.", 126)+"a", options...))
 	}
 	annotated := func(key, value string) *plan.Source { return named(plantest.Annotation(key, value)) }
-	base := func(string) types.NamespacedName { return types.NamespacedName{Namespace: "base", Name: "settings"} }
+	longest := types.NamespacedName{Namespace: strings.Repeat("n", 63), Name: strings.Repeat("a.", 126) + "a"}
 	reserved := named()
 	reserved.Reserved = true
 	for reason, tc := range map[string]struct {
@@ -67,16 +67,19 @@ func TestTextsFitAnEvent(t *testing.T) {
 	} {
 		s := &report.Summary{Source: tc.source, Rules: rules}
 		s.Counts[tc.state] = 500
-		var namespaces []*corev1.Namespace
 		for i := range 500 {
 			namespace := fmt.Sprintf("%s-%03d", strings.Repeat("n", 59), i)
-			namespaces = append(namespaces, plantest.Namespace("team-"+namespace[5:]))
+			if tc.state == plan.StateSuperseded {
+				s.Supersede(namespace, longest)
+			}
 			s.Add(tc.state, namespace, verbose, i%2 == 0)
 			if tc.state == plan.StateExpiring {
-				s.Expire(plan.Unclaimed{Rule: plan.ExcludedByPrefix, Annotation: verbose[:200]}, false, namespace, now)
+				s.Expire(plan.Unclaimed{Rule: plan.ExcludedByPrefix, Annotation: verbose[:200]}, namespace, now, false)
 			}
 		}
-		s.Selection = report.Select(rules, slices.Values(namespaces), []*plan.Source{tc.source}, base)[tc.source.Key]
+		if reason == plan.ReasonNoTargets {
+			s.Excluded = []plan.Exclusion{plan.ExcludedBySelector}
+		}
 		m := messageOf(s, reason)
 		if n := len(m.Note); n > 1024 || !utf8.ValidString(m.Note) || !strings.Contains(m.Note, tc.want) {
 			t.Errorf("%s: got %d bytes, valid %v: %q, want in it %q", reason, n, utf8.ValidString(m.Note), m.Note, tc.want)
@@ -129,16 +132,16 @@ func TestTextsSayWhatToDo(t *testing.T) {
 	s.Add(plan.StateFight, "team-a", "", false)
 	outOfScope := plan.Unclaimed{Rule: plan.ExcludedExplicitly}
 	for i := range 6 {
-		s.Expire(outOfScope, false, fmt.Sprintf("team-%d", i), now.Add(time.Duration(10-i)*time.Hour))
+		s.Expire(outOfScope, fmt.Sprintf("team-%d", i), now.Add(time.Duration(10-i)*time.Hour), false)
 	}
-	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, false, "team-y", now.Add(time.Hour))
-	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, false, "team-x", now.Add(time.Minute))
+	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, "team-y", now.Add(time.Hour), false)
+	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, "team-x", now.Add(time.Minute), false)
 	frozen := plan.Unclaimed{Rule: plan.ExcludedByPrefix, Annotation: `namespace-prefix="x"`}
-	s.Expire(frozen, false, "team-z", now.Add(2*time.Hour))
+	s.Expire(frozen, "team-z", now.Add(2*time.Hour), false)
 	for reason, want := range map[string]string{
 		plan.ReasonForeign: "Not copied to namespace team-b: another source is there. Remove what is in the way, or " +
-			"rename one of the two. Not copied to 2 namespaces (team-a, team-c): a foreign ConfigMap is there. Delete or " +
-			"rename it, or hand it over, which REPLACES ITS DATA: kubectl annotate -n team-a configmap " +
+			"rename one of the two. A name that becomes free is noticed within a minute. Not copied to 2 namespaces (team-a, team-c): a foreign ConfigMap is there. Delete or " +
+			"rename it, which is noticed within a minute, or hand it over, which REPLACES ITS DATA: kubectl annotate -n team-a configmap " +
 			"settings mirror-controller.github.io/adopt=true",
 		plan.ReasonWriteFailed: "Out of sync in namespace team-a: " + strings.Repeat("x", 597) + "…. Fix the cause; the " +
 			"controller retries at least once a minute.",
