@@ -78,7 +78,7 @@ func (r *reporter) newDeletions(n *nameRecords, now time.Time) map[key]*announce
 		status := n.status(known.owner)
 		left := status.lineAt.Add(lineGap).Sub(now)
 		switch {
-		case status.sent.UID() == "":
+		case !n.hasSeen(known.owner):
 			r.unseen.add(n.name)
 		case left > 0:
 			n.reportIn(left)
@@ -91,6 +91,11 @@ func (r *reporter) newDeletions(n *nameRecords, now time.Time) map[key]*announce
 		}
 	}
 	return lines
+}
+
+// hasSeen reports whether this process has seen the source, which may be gone.
+func (n *nameRecords) hasSeen(source key) bool {
+	return n.view != nil && n.view.Find(source) != nil || n.status(source).sent.UID() != ""
 }
 
 // unannounced returns the records of copies that are to be deleted and that no
@@ -176,17 +181,16 @@ func (r *reporter) announceUnseen(ctx context.Context) {
 		line.copies = map[string]unclaimed{}
 		n := r.records.lock(name)
 		for namespace, known := range n.unannounced() {
-			if n.status(known.owner).sent.UID() == "" {
+			if !n.hasSeen(known.owner) {
 				r.count(line, namespace, namespace+"/"+name, known, now)
 			}
 		}
 		n.unlock()
 		counted[name] = line.copies
 	}
-	if len(line.Expiry) == 0 {
-		return
+	if len(line.Expiry) > 0 {
+		writeLine(ctx, line.Text(r.rules, namedInLines, false), "gone before this process began to lead")
 	}
-	writeLine(ctx, line.Text(r.rules, namedInLines, false), "gone before this process began to lead")
 	for name, copies := range counted {
 		n := r.records.lock(name)
 		r.beginGraces(n, copies)
