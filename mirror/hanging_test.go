@@ -178,8 +178,8 @@ func TestC67ResultInAFormerNamespace(t *testing.T) {
 			n := c.records.lock("settings")
 			known := *n.byNamespace["team-000"]
 			n.unlock()
-			if namespaces, _ := c.queues.slow.Known(); !x.act || known.retry != (retry{}) || namespaces > 0 {
-				t.Errorf("%v: got act %v, %+v, and %d slow namespaces", err, x.act, known.retry, namespaces)
+			if waiting := c.queues.slow.Len(); !x.act || known.retry != (retry{}) || waiting > 0 {
+				t.Errorf("%v: got act %v, %+v, and %d namespaces that wait", err, x.act, known.retry, waiting)
 			}
 			r.ends(false, 0)
 		})(t)

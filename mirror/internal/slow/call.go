@@ -1,0 +1,149 @@
+package slow
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+)
+
+// Pace is the class of a call's deadline.
+type Pace int
+
+// The paces. Growing calls find namespaces that have become quick again. Whole
+// ones show what the API server answers in the end, and let slow ones succeed.
+const (
+	Ordinary Pace = iota // several times what ordinary calls take
+	Growing              // several times what the last write in the namespace took
+	Whole                // the timeout of the call itself
+)
+
+const (
+	// growthFactor is how many times the last write in a slow namespace a
+	// Growing call may take. 100 ms become 30 s within five turns.
+	growthFactor = 4
+	// stalledFactor is how many times its limit an ordinary call may take
+	// while the API server answers no other ordinary call.
+	stalledFactor = 2
+	// recheckInterval is the time between two looks at such a call.
+	recheckInterval = 50 * time.Millisecond
+	// noLimit is the limit of a call that its own timeout ends.
+	noLimit = math.MaxInt64
+)
+
+// ErrCut is the error of a call that was cut. It is no failure: the target
+// keeps its backoff.
+var ErrCut = errors.New("canceled: it takes too long")
+
+// call is a call in flight.
+type call struct {
+	namespace types.UID
+	pace      Pace
+	began     time.Time
+	timer     *time.Timer // of its limit
+	cancel    context.CancelCauseFunc
+}
+
+// Write runs f, which makes one call that writes in a namespace, and returns
+// its error, or ErrCut. A write that takes too long makes the namespace slow,
+// unless that is forgiven.
+func (q *Queue) Write(
+	ctx context.Context, uid types.UID, pace Pace, f func(context.Context) error) error {
+	return q.call(ctx, uid, pace, f, q.learn)
+}
+
+// Read is as Write, for a call that reads. It makes no namespace slow, and in a
+// slow one it has its whole timeout. After a cut only its own target waits for a
+// turn.
+func (q *Queue) Read(
+	ctx context.Context, uid types.UID, pace Pace, f func(context.Context) error) error {
+	if pace != Ordinary {
+		pace = Whole
+	}
+	return q.call(ctx, uid, pace, f, func(_ *call, err error) {
+		if errors.Is(err, ErrCut) {
+			delete(q.lastWrites, uid) // Put forgives no cut of a read
+		}
+	})
+}
+
+// call runs f, and cuts it after its limit. At the end it calls learn, which
+// needs the mutex, unless the namespace was forgotten meanwhile.
+func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace,
+	f func(context.Context) error, learn func(*call, error)) error {
+	ctx, cancel := context.WithCancelCause(withoutErrors(ctx))
+	defer cancel(nil)
+	c := &call{namespace: uid, pace: pace, began: time.Now(), cancel: cancel}
+
+	q.mu.Lock()
+	q.inFlight[c] = true
+	limit := q.limit(c)
+	c.timer = time.AfterFunc(limit, func() { q.cut(c, limit) })
+	q.mu.Unlock()
+
+	err := f(ctx)
+
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c.timer.Stop()
+	isKnown := q.inFlight[c]
+	delete(q.inFlight, c)
+	isCut := err != nil && errors.Is(context.Cause(ctx), ErrCut)
+	if isCut {
+		err = ErrCut
+	} else if pace == Ordinary && q.isAnswer(err) {
+		q.ordinary.answer()
+	}
+	if isKnown {
+		learn(c, err)
+	}
+	return err
+}
+
+// limit returns how long a call may take. The mutex is held.
+func (q *Queue) limit(c *call) time.Duration {
+	limit := q.ordinary.limit()
+	n := q.namespaces[c.namespace]
+	switch {
+	case c.pace == Whole:
+		return noLimit
+	case c.pace == Growing && n != nil:
+		return max(limit, growthFactor*n.took)
+	}
+	return limit
+}
+
+// cut cuts a call that has reached its limit. While the API server answers no
+// ordinary call, it may be slow for everybody, and an ordinary call has more
+// time. A call in flight at the stop of the process goes on.
+func (q *Queue) cut(c *call, limit time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	hasMoreTime := c.pace == Ordinary && !q.ordinary.answered.After(c.began) &&
+		time.Since(c.began) < stalledFactor*limit
+	switch {
+	case q.ShuttingDown(), !q.inFlight[c]:
+	case hasMoreTime:
+		c.timer.Reset(recheckInterval)
+	default:
+		c.cancel(ErrCut)
+	}
+}
+
+// withoutErrors returns a context whose logger logs no errors: client-go logs
+// one for each call that is cut while its response is read.
+func withoutErrors(ctx context.Context) context.Context {
+	logger := klog.FromContext(ctx)
+	if logger.GetSink() == nil { // it logs nothing
+		return ctx
+	}
+	return klog.NewContext(ctx, logger.WithSink(noErrors{logger.GetSink()}))
+}
+
+// noErrors is a LogSink that drops errors.
+type noErrors struct{ klog.LogSink }
+
+func (noErrors) Error(error, string, ...any) {}
