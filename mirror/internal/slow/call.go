@@ -25,11 +25,6 @@ const (
 	// growthFactor is how many times the last write in a slow namespace a
 	// Growing call may take. 100 ms become 30 s within five turns.
 	growthFactor = 4
-	// stalledFactor is how many times its limit an ordinary call may take
-	// while the API server answers no other ordinary call.
-	stalledFactor = 2
-	// recheckInterval is the time between two looks at such a call.
-	recheckInterval = 50 * time.Millisecond
 	// noLimit is the limit of a call that its own timeout ends.
 	noLimit = math.MaxInt64
 )
@@ -44,6 +39,7 @@ type call struct {
 	pace      Pace
 	began     time.Time
 	timer     *time.Timer // of its limit
+	extended  bool        // its limit has been doubled
 	cancel    context.CancelCauseFunc
 }
 
@@ -117,17 +113,17 @@ func (q *Queue) limit(c *call) time.Duration {
 }
 
 // cut cuts a call that has reached its limit. While the API server answers no
-// ordinary call, it may be slow for everybody, and an ordinary call has more
-// time. A call in flight at the stop of the process goes on.
+// ordinary call, it may be slow for everybody, and an ordinary call has twice
+// its limit. A call in flight at the stop of the process goes on.
 func (q *Queue) cut(c *call, limit time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	hasMoreTime := c.pace == Ordinary && !q.ordinary.answered.After(c.began) &&
-		time.Since(c.began) < stalledFactor*limit
+	mayGoOn := c.pace == Ordinary && !c.extended && !q.ordinary.answered.After(c.began)
 	switch {
 	case q.ShuttingDown(), !q.inFlight[c]:
-	case hasMoreTime:
-		c.timer.Reset(recheckInterval)
+	case mayGoOn:
+		c.extended = true
+		c.timer.Reset(limit)
 	default:
 		c.cancel(ErrCut)
 	}
