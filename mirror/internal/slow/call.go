@@ -87,10 +87,10 @@ func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace,
 	c.timer.Stop()
 	isKnown := q.inFlight[c]
 	delete(q.inFlight, c)
-	isCut := err != nil && errors.Is(context.Cause(ctx), ErrCut)
-	if isCut {
+	if err != nil && errors.Is(context.Cause(ctx), ErrCut) {
 		err = ErrCut
-	} else if pace == Ordinary && q.isAnswer(err) {
+	}
+	if pace == Ordinary && q.isAnswer(err) {
 		q.ordinary.answer()
 	}
 	if isKnown {

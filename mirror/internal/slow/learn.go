@@ -6,33 +6,34 @@ import (
 )
 
 const (
-	// limitFactor is how many times the average an ordinary call may take.
-	// A cut makes a call twice, so the limit is generous.
+	// limitFactor is how many times the average an ordinary call may take. It
+	// is generous, because a cut makes a call twice.
 	limitFactor = 8
-	// minLimit is the least time that an ordinary call has. With 250 ms, 5,000
-	// namespaces that hang hold up a first contact for a minute.
+	// minLimit is the least limit. With 250 ms, 5,000 namespaces that hang hold
+	// up a first contact for a minute.
 	minLimit = 100 * time.Millisecond
-	// maxAverage bounds the average: namespaces that hang must not pass for
-	// ordinary ones.
-	maxAverage = time.Second
+	// From longLimit on the limit grows as longFactor times the average. Eight
+	// times ten seconds, which a webhook takes that is down and ignored, would
+	// hold a worker for the whole timeout at each namespace that hangs.
+	longLimit  = 8 * time.Second
+	longFactor = 2
 	// weight is the weight of one call in the moving average.
 	weight = 0.2
-	// shownWithin is how soon after a cut the watch shows a write that the API
-	// server has carried out quickly all the same.
+	// shownWithin is how soon after a cut the watch must show that the API
+	// server carried the write out, if the namespace is to count as quick.
 	shownWithin = time.Second
-	// longestStall is for how long an API server that answers no ordinary call
-	// makes no namespace slow.
+	// longestStall is for how long no namespace becomes slow while the API
+	// server answers no ordinary call.
 	longestStall = 10 * time.Second
-	// manyCuts is after how many cuts in a row, all where writes were quick
-	// before, the API server is slow for everybody.
+	// manyCuts is how many cuts show that the API server is slow for everybody:
+	// in a row, and all of them where the write before was quick.
 	manyCuts = 32
 )
 
-// ordinary is what the queue knows of ordinary calls. Only writes count for the
-// average, but each answer shows that the API server does not stall.
+// ordinary is what the queue knows of ordinary calls.
 type ordinary struct {
 	average  time.Duration // of writes that succeeded
-	answered time.Time     // when a call was last answered
+	answered time.Time     // when a call was last answered, be it a read or a write
 	stall    stall         // the last one
 	cuts     int           // since answered, of writes where the one before was quick
 	cutsFrom time.Time     // when the first of them was
@@ -49,7 +50,9 @@ type lastWrite struct {
 }
 
 // limit returns how long a call may take.
-func (o *ordinary) limit() time.Duration { return max(minLimit, limitFactor*o.average) }
+func (o *ordinary) limit() time.Duration {
+	return max(minLimit, min(limitFactor*o.average, longLimit), longFactor*o.average)
+}
 
 // answer records that a call was answered just now.
 func (o *ordinary) answer() {
@@ -67,12 +70,11 @@ func (q *Queue) learn(c *call, err error) {
 	took := time.Since(c.began)
 	if err == nil && q.ordinary.represents(c, took) {
 		average := weight*float64(took) + (1-weight)*float64(q.ordinary.average)
-		q.ordinary.average = min(time.Duration(average), maxAverage)
+		q.ordinary.average = time.Duration(average)
 	}
-	limit := q.ordinary.limit()
 	n := q.namespaces[c.namespace]
 	switch {
-	case errors.Is(err, ErrCut), took >= limit:
+	case errors.Is(err, ErrCut), took >= q.ordinary.limit():
 		q.tookLong(c, took)
 		return
 	case n != nil && c.pace != Ordinary:
@@ -86,19 +88,17 @@ func (q *Queue) learn(c *call, err error) {
 }
 
 // represents reports whether a write that succeeded shows how long ordinary
-// calls take. In a slow namespace it does so only if no ordinary call was
-// answered meanwhile, and if it did not take much longer than those have: else
-// namespaces that succeed after five seconds would pass for ordinary ones.
+// writes take. In a slow namespace it does so only if no ordinary call was
+// answered meanwhile, and either the API server is slow for everybody, or the
+// write took not much longer than ordinary ones. Else namespaces whose writes
+// succeed after five seconds would pass for ordinary ones.
 func (o *ordinary) represents(c *call, took time.Duration) bool {
 	if c.pace == Ordinary {
 		return true
 	}
-	most := growthFactor * o.limit()
 	isSlowForAll := o.answered.IsZero() || o.cuts >= manyCuts
-	if isSlowForAll {
-		most = limitFactor * maxAverage
-	}
-	return o.answered.Before(c.began) && took < most
+	isModerate := took < growthFactor*o.limit()
+	return o.answered.Before(c.began) && (isSlowForAll || isModerate)
 }
 
 // tookLong records that a write took too long, which makes its namespace slow

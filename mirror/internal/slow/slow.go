@@ -166,7 +166,7 @@ func (q *Queue) isOrdinary(n *namespace) bool { return n.took > 0 && !q.isSlow(n
 // add adds a namespace to those that wait for a turn. Namespaces that hang go
 // last: their turns are the longest.
 func (q *Queue) add(uid types.UID, n *namespace) {
-	if n.took < limitFactor*maxAverage {
+	if n.took < longLimit {
 		q.AddFirst(uid)
 	} else {
 		q.Add(uid)

@@ -29,7 +29,7 @@ var (
 )
 
 // isAnswer reports whether the error of a call, or nil, is an answer of the API server.
-func isAnswer(err error) bool { return !errors.Is(err, errBroken) }
+func isAnswer(err error) bool { return !errors.Is(err, errBroken) && !errors.Is(err, slow.ErrCut) }
 
 // calls is a queue, and calls that it may cut. The UID of a namespace is its name.
 type calls struct{ *slow.Queue }
@@ -177,8 +177,10 @@ func TestAverage(t *testing.T) {
 			}
 			_, _ = q.write("b", slow.Whole, 500*ms, nil)
 		}, 810 * ms},
-		"slow writes of seconds": {func(q calls) { _, _ = q.write("b", slow.Whole, 7*time.Second, nil) }, 8 * time.Second},
-		"writes that hang":       {func(q calls) { _, _ = q.write("b", slow.Whole, 8*time.Second, nil) }, limit},
+		"slow writes of two seconds": {func(q calls) { _, _ = q.write("b", slow.Whole, 2*time.Second, nil) },
+			8 * time.Second},
+		"slow writes of ten seconds": {func(q calls) { _, _ = q.write("b", slow.Whole, 10*time.Second, nil) },
+			20 * time.Second},
 		"writes in a namespace that is deleted meanwhile": {func(q calls) {
 			_, _ = q.write("c", slow.Ordinary, 50*ms, nil)
 			time.Sleep(ms)
