@@ -303,3 +303,38 @@ func TestC81SlowForEverybody(t *testing.T) {
 		}
 	}
 }
+
+// TestC81SlowLater: where writes become slow for everybody, the second fan-out after that takes at most one and a half
+// times as long as that many plain writers do, although live reads of foreign objects are quick.
+func TestC81SlowLater(t *testing.T) {
+	const targets, foreign, writes = 320, 20, 32
+	for _, takes := range []time.Duration{600 * time.Millisecond, 5 * time.Second, 10 * time.Second} {
+		objects := teams(targets+foreign, "team-")
+		for i := range foreign {
+			objects = append(objects, plantest.ConfigMap(fmt.Sprintf("team-%03d", i), "settings"))
+		}
+		edit := func(o *Options) { o.ConcurrentWrites = writes }
+		t.Run(takes.String(), inSceneWith(objects, edit, func(t *testing.T, s scene) {
+			ideal := takes * targets / writes
+			for _, tc := range []struct {
+				content string
+				takes   time.Duration // by a write
+				limit   time.Duration
+			}{
+				{"first", quick, time.Minute},
+				{"second", takes, 4 * ideal},
+				{"third", takes, ideal * 3 / 2},
+			} {
+				s.delay(func(c apitest.Call) time.Duration {
+					if c.IsWrite() {
+						return tc.takes
+					}
+					return quick
+				})
+				s.write(source(data(tc.content)))
+				s.within(tc.limit, tc.content, func() bool { return s.countCopies("team-", tc.content) == targets })
+				time.Sleep(time.Minute)
+			}
+		}))
+	}
+}

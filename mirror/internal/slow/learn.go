@@ -35,7 +35,8 @@ type ordinary struct {
 	average  time.Duration // of writes that succeeded
 	answered time.Time     // when a call was last answered, be it a read or a write
 	stall    stall         // the last one
-	cuts     int           // since answered, of writes where the one before was quick
+	written  time.Time     // when a write was last answered
+	cuts     int           // since then, of writes where the one before was quick
 	cutsFrom time.Time     // when the first of them was
 }
 
@@ -61,13 +62,16 @@ func (o *ordinary) answer() {
 		o.stall = stall{from: o.answered, to: now}
 	}
 	o.answered = now
-	o.cuts = 0
 }
 
 // learn learns from a write how long writes take, and whether its namespace is
 // slow. The mutex is held.
 func (q *Queue) learn(c *call, err error) {
 	took := time.Since(c.began)
+	if c.pace == Ordinary && q.isAnswer(err) {
+		q.ordinary.written = time.Now()
+		q.ordinary.cuts = 0
+	}
 	if err == nil && q.ordinary.represents(c, took) {
 		average := weight*float64(took) + (1-weight)*float64(q.ordinary.average)
 		q.ordinary.average = time.Duration(average)
@@ -88,7 +92,7 @@ func (q *Queue) learn(c *call, err error) {
 }
 
 // represents reports whether a write that succeeded shows how long ordinary
-// writes take. In a slow namespace it does so only if no ordinary call was
+// writes take. In a slow namespace it does so only if no ordinary write was
 // answered meanwhile, and either the API server is slow for everybody, or the
 // write took not much longer than ordinary ones. Else namespaces whose writes
 // succeed after five seconds would pass for ordinary ones.
@@ -96,9 +100,9 @@ func (o *ordinary) represents(c *call, took time.Duration) bool {
 	if c.pace == Ordinary {
 		return true
 	}
-	isSlowForAll := o.answered.IsZero() || o.cuts >= manyCuts
+	isSlowForAll := o.written.IsZero() || o.cuts >= manyCuts
 	isModerate := took < growthFactor*o.limit()
-	return o.answered.Before(c.began) && (isSlowForAll || isModerate)
+	return o.written.Before(c.began) && (isSlowForAll || isModerate)
 }
 
 // tookLong records that a write took too long, which makes its namespace slow

@@ -175,8 +175,13 @@ func TestAverage(t *testing.T) {
 			for i := range 32 {
 				q.hang(types.UID(fmt.Sprint(i)), slow.Ordinary)
 			}
+			_ = q.Read(context.Background(), "c", slow.Ordinary, takes(ms, nil)) // does not count
 			_, _ = q.write("b", slow.Whole, 500*ms, nil)
 		}, 810 * ms},
+		"slow writes, while reads are answered": {func(q calls) {
+			time.AfterFunc(10*ms, func() { _ = q.Read(context.Background(), "c", slow.Ordinary, takes(ms, nil)) })
+			_, _ = q.write("b", slow.Whole, 500*ms, nil)
+		}, 4 * time.Second},
 		"slow writes of two seconds": {func(q calls) { _, _ = q.write("b", slow.Whole, 2*time.Second, nil) },
 			8 * time.Second},
 		"slow writes of ten seconds": {func(q calls) { _, _ = q.write("b", slow.Whole, 10*time.Second, nil) },
