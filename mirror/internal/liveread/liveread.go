@@ -1,12 +1,15 @@
-// Package liveread reads objects past the cache: the source and the namespace that a deletion depends on, which no
-// precondition can guard, and objects that the cache does not show. An answer serves all deletions that ask within five
-// seconds, and a failure for one second.
+// Package liveread reads objects past the cache.
+//
+// No precondition of a delete can guard its premise: that the source is gone,
+// or that labels rule the namespace out. So a deletion reads both live. As a
+// thousand deletions may depend on one source, they share its reads: an answer
+// serves all that ask within five seconds, and a failure all within one second.
+// The package also reads objects that the cache does not show, for one caller.
 package liveread
 
 import (
 	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,26 +28,35 @@ import (
 const (
 	// Lifetime is how long an answer serves after it arrived.
 	Lifetime = 5 * time.Second
-	// failureLifetime is how long a failure serves.
+	// failureLifetime is how long a failure serves: else each deletion would
+	// send a read of its own that fails.
 	failureLifetime = time.Second
-	// concurrent bounds the reads of sources in flight, and those of other ConfigMaps, of up to 1.5 MiB each.
+	// concurrent bounds the reads of sources in flight, and those of other
+	// ConfigMaps, of up to 1.5 MiB each.
 	concurrent = 4
-	// soonest and latest bound the wait for a read of another goroutine, which is as long as the read has taken so far.
-	soonest, latest = 10 * time.Millisecond, time.Second
+	// maxSteps bounds the reads and waits of one call of Premise. It needs two,
+	// unless an answer is too old when the other one comes.
+	maxSteps = 8
+	// soonest and latest bound the pause before a caller asks again that does
+	// not wait for the read of another one.
+	soonest = 10 * time.Millisecond
+	latest  = time.Second
 )
 
 // Reader makes live reads.
 type Reader struct {
-	client         kubernetes.Interface
-	strip          func(*corev1.ConfigMap)
-	timeout        time.Duration
-	sources, other *semaphore.Weighted
+	client  kubernetes.Interface
+	strip   func(*corev1.ConfigMap)
+	timeout time.Duration
+	sources *semaphore.Weighted
+	other   *semaphore.Weighted
 
-	mu    sync.Mutex
-	known map[subject]*subjectReads
+	mu    sync.Mutex // guards known, and what it holds
+	known map[subject]*reads
 }
 
-// Call makes calls as its caller makes them: it may cut f, and returns an error then.
+// Call makes calls as its caller makes them: it may cut f, and returns an error
+// then.
 type Call func(ctx context.Context, f func(context.Context) error) error
 
 // Answer holds the objects as the API server has them.
@@ -57,117 +69,155 @@ type Answer struct {
 // subject names the object to read: a source or, without a name, a namespace.
 type subject = types.NamespacedName
 
-// subjectReads is the last answer about a subject, and the read on its way. The mutex of the reader guards it.
-type subjectReads struct {
+// reads are the last read of a subject that ended, and the one in flight.
+type reads struct {
 	Answer
-	err   error
-	took  time.Duration // by the read
-	until time.Time     // the answer or the error serves until then
-	begun time.Time     // when the last read began
-	ended chan struct{} // closed at the end of the read on its way; nil: none is
+	err      error
+	took     time.Duration
+	until    time.Time // the answer or the error serves until then
+	inFlight *flight   // nil: no read is
 }
 
-// New returns a reader. strip prepares a ConfigMap as the cache does. timeout bounds each read.
-func New(client kubernetes.Interface, strip func(*corev1.ConfigMap), timeout time.Duration) *Reader {
-	return &Reader{client: client, strip: strip, timeout: timeout, sources: semaphore.NewWeighted(concurrent),
-		other: semaphore.NewWeighted(concurrent), known: map[subject]*subjectReads{}}
+// flight is a read in flight.
+type flight struct {
+	began time.Time
+	ended chan struct{} // closed at the end
 }
 
-// Premise reads a source and, unless that is empty, a namespace. An answer from a read that began before notBefore does
-// not count. If another goroutine reads, Premise waits for it if patient is set, and else returns the time after which
-// to ask again.
-func (r *Reader) Premise(ctx context.Context, call Call, source types.NamespacedName, namespace string,
-	notBefore time.Time, patient bool) (a Answer, retryAfter time.Duration, err error) {
-	needed := []subject{source, {Namespace: namespace}}
-	if namespace == "" {
-		needed = needed[:1]
+// step is what Premise does next. It waits for a read in flight, which another
+// goroutine makes. If there is none, it reads what nobody else reads. If nothing
+// is to be read, it returns the answer or the error.
+type step struct {
+	inFlight *flight
+	read     []subject
+	answer   Answer
+	err      error
+}
+
+// New returns a reader. strip prepares a ConfigMap as the cache does. timeout
+// bounds each read.
+func New(
+	client kubernetes.Interface, strip func(*corev1.ConfigMap), timeout time.Duration) *Reader {
+	return &Reader{
+		client:  client,
+		strip:   strip,
+		timeout: timeout,
+		sources: semaphore.NewWeighted(concurrent),
+		other:   semaphore.NewWeighted(concurrent),
+		known:   map[subject]*reads{},
 	}
-	for range 8 { // an answer may be too old when the other one comes
-		a, missing, other, err := r.take(needed, notBefore)
+}
+
+// Premise reads a source and, unless its name is empty, a namespace. An answer
+// from a read that began before notBefore does not count. If another goroutine
+// reads, Premise waits for the end of that if patient is set. Else it returns
+// the time after which to ask again.
+func (r *Reader) Premise(ctx context.Context, call Call, source types.NamespacedName,
+	namespace string, notBefore time.Time, patient bool) (
+	a Answer, retryAfter time.Duration, err error) {
+	needed := []subject{source}
+	if namespace != "" {
+		needed = append(needed, subject{Namespace: namespace})
+	}
+	for range maxSteps {
+		next := r.next(needed, notBefore)
 		switch {
-		case other != nil && !patient:
-			return Answer{}, min(max(soonest, time.Since(other.begun)), latest), nil
-		case other != nil:
-			select {
-			case <-other.ended:
-				continue
-			case <-ctx.Done():
-				return Answer{}, 0, ctx.Err()
-			}
-		case len(missing) == 0:
+		case next.inFlight != nil && !patient:
+			return a, next.inFlight.retryAfter(), nil
+		case next.inFlight != nil:
+			err = next.inFlight.wait(ctx)
+		case len(next.read) > 0:
+			err = call(ctx, func(ctx context.Context) error { return r.readAll(ctx, next.read) })
+		default:
+			return next.answer, 0, next.err
+		}
+		if err != nil {
 			return a, 0, err
 		}
-		err = call(ctx, func(ctx context.Context) error {
-			var reads errgroup.Group
-			for _, s := range missing {
-				reads.Go(func() error { return r.read(ctx, s) })
-			}
-			return cmp.Or(reads.Wait(), context.Cause(ctx))
-		})
-		if err != nil {
-			return Answer{}, 0, err
-		}
 	}
-	return Answer{}, soonest, nil
+	return a, soonest, nil
 }
 
-// take joins the answers about the subjects that are needed. It returns the subjects that the caller has to read now,
-// or a read of another goroutine.
-func (r *Reader) take(needed []subject, notBefore time.Time) (
-	a Answer, missing []subject, other *subjectReads, err error) {
+// next returns what to do next about the subjects that are needed. Those that
+// the caller is to read are in flight from then on.
+func (r *Reader) next(needed []subject, notBefore time.Time) step {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var longest time.Duration // of the last reads of the missing ones
+	var answer Answer
+	var missing, served []subject
+	var longest time.Duration // that the last read of a missing one took
 	for _, s := range needed {
-		switch last := cmp.Or(r.known[s], &subjectReads{}); {
-		case !last.serves(notBefore) && last.ended != nil:
-			return Answer{}, nil, &subjectReads{begun: last.begun, ended: last.ended}, nil
-		case !last.serves(notBefore):
-			missing, longest = append(missing, s), max(longest, last.took)
-		case last.err != nil:
-			return Answer{}, nil, nil, last.err
+		last := cmp.Or(r.known[s], &reads{})
+		switch {
+		case last.serves(notBefore) && last.err != nil:
+			return step{err: last.err}
+		case last.serves(notBefore):
+			served = append(served, s)
+			answer.add(last.Answer)
+		case last.inFlight != nil:
+			return step{inFlight: last.inFlight}
 		default:
-			a.Source, a.Namespace = cmp.Or(a.Source, last.Source), cmp.Or(a.Namespace, last.Namespace)
-			if last.Began.After(a.Began) {
-				a.Began = last.Began
-			}
+			missing = append(missing, s)
+			longest = max(longest, last.took)
 		}
 	}
-	for _, s := range needed { // also what is too old when the missing ones come
-		isOld := len(missing) > 0 && !slices.Contains(missing, s) && time.Until(r.known[s].until) < longest
-		if isOld && r.known[s].ended == nil {
+	// An answer that will be too old when the missing ones come is read again
+	// with them. Else reads that are out of phase would never serve together.
+	for _, s := range served {
+		last := r.known[s]
+		if last.inFlight == nil && time.Until(last.until) < longest {
 			missing = append(missing, s)
 		}
 	}
 	for _, s := range missing {
-		r.known[s] = cmp.Or(r.known[s], &subjectReads{})
-		r.known[s].begun, r.known[s].ended = time.Now(), make(chan struct{})
+		r.known[s] = cmp.Or(r.known[s], &reads{})
+		r.known[s].inFlight = &flight{began: time.Now(), ended: make(chan struct{})}
 	}
-	return a, missing, nil, nil
+	return step{read: missing, answer: answer}
 }
 
-// ConfigMap reads a ConfigMap, and shares the answer with nobody; nil: there is no such ConfigMap.
-func (r *Reader) ConfigMap(ctx context.Context, call Call, k types.NamespacedName) (cm *corev1.ConfigMap, err error) {
-	err = call(ctx, func(ctx context.Context) (err error) {
-		cm, err = r.getConfigMap(ctx, r.other, k)
-		return err
-	})
-	return cm, err
+// serves reports whether the answer is young enough and its read began late
+// enough.
+func (last *reads) serves(notBefore time.Time) bool {
+	return !last.Began.Before(notBefore) && time.Now().Before(last.until)
 }
 
-// Known returns the number of subjects with an answer, a failure or a read on its way. Tests find leaks by it.
-func (r *Reader) Known() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.known)
+// add adds the object of an answer about another subject.
+func (a *Answer) add(other Answer) {
+	a.Source = cmp.Or(a.Source, other.Source)
+	a.Namespace = cmp.Or(a.Namespace, other.Namespace)
+	if other.Began.After(a.Began) {
+		a.Began = other.Began
+	}
 }
 
-// serves reports whether the answer is young enough and its read began late enough.
-func (s *subjectReads) serves(notBefore time.Time) bool {
-	return !s.Began.Before(notBefore) && time.Now().Before(s.until)
+// wait waits for the end of the read.
+func (f *flight) wait(ctx context.Context) error {
+	select {
+	case <-f.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
-// read reads a subject and shares the answer. A read that was cut has no answer.
+// retryAfter returns the pause of a caller that does not wait for the read:
+// as long as it has taken so far.
+func (f *flight) retryAfter() time.Duration {
+	return min(max(soonest, time.Since(f.began)), latest)
+}
+
+// readAll reads the subjects at once. It fails if a read fails, or if the reads
+// are cut.
+func (r *Reader) readAll(ctx context.Context, subjects []subject) error {
+	var all errgroup.Group
+	for _, s := range subjects {
+		all.Go(func() error { return r.read(ctx, s) })
+	}
+	return cmp.Or(all.Wait(), context.Cause(ctx))
+}
+
+// read reads a subject and shares the answer. A read that was cut has none.
 func (r *Reader) read(ctx context.Context, s subject) (err error) {
 	var answer Answer
 	if s.Name == "" {
@@ -177,68 +227,86 @@ func (r *Reader) read(ctx context.Context, s subject) (err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	reads := r.known[s]
-	answer.Began = reads.begun
-	close(reads.ended)
-	reads.ended = nil
+	last := r.known[s]
+	answer.Began = last.inFlight.began
+	close(last.inFlight.ended)
+	last.inFlight = nil
 	if ctx.Err() == nil {
-		serves := map[bool]time.Duration{true: Lifetime, false: failureLifetime}[err == nil]
-		reads.Answer, reads.err, reads.took, reads.until = answer, err, time.Since(reads.begun), time.Now().Add(serves)
-	}
-	time.AfterFunc(time.Until(reads.until)+r.timeout, func() { // how long the read took counts for the next one
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.known[s] == reads && reads.ended == nil && !time.Now().Before(reads.until.Add(r.timeout)) {
-			delete(r.known, s)
+		lifetime := Lifetime
+		if err != nil {
+			lifetime = failureLifetime
 		}
-	})
+		last.Answer = answer
+		last.err = err
+		last.took = time.Since(answer.Began)
+		last.until = time.Now().Add(lifetime)
+	}
+	// It is kept for longer: how long this read took counts for the next one.
+	time.AfterFunc(time.Until(last.until)+r.timeout, func() { r.forget(s) })
 	return err
 }
 
-// getNamespace returns a namespace, as the cache would keep it; nil if it is gone.
-func (r *Reader) getNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
-	ns, err := get(ctx, r, nil, r.client.CoreV1().Namespaces().Get, name)
-	if ns != nil {
-		plan.StripNamespace(ns)
+// forget forgets a subject whose last answer has been too old for as long as a
+// read may take.
+func (r *Reader) forget(s subject) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.known[s]
+	if last != nil && last.inFlight == nil && time.Since(last.until) >= r.timeout {
+		delete(r.known, s)
 	}
-	return ns, err
 }
 
-// getSource returns a source, without payload; nil if it is gone or being deleted.
+// ConfigMap reads a ConfigMap, and shares the answer with nobody; nil: there is
+// no such ConfigMap.
+func (r *Reader) ConfigMap(
+	ctx context.Context, call Call, k types.NamespacedName) (cm *corev1.ConfigMap, err error) {
+	err = call(ctx, func(ctx context.Context) (err error) {
+		cm, err = r.getConfigMap(ctx, r.other, k)
+		return err
+	})
+	return cm, err
+}
+
+// getNamespace returns a namespace, as the cache would keep it; nil if it is
+// gone.
+func (r *Reader) getNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	ns, err := r.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, utilerrors.FilterOut(err, apierrors.IsNotFound)
+	}
+	plan.StripNamespace(ns)
+	return ns, nil
+}
+
+// getSource returns a source, without payload; nil if it is gone or being
+// deleted.
 func (r *Reader) getSource(ctx context.Context, k types.NamespacedName) (*corev1.ConfigMap, error) {
 	cm, err := r.getConfigMap(ctx, r.sources, k)
 	if cm == nil || cm.DeletionTimestamp != nil {
 		return nil, err
 	}
-	cm.Data, cm.BinaryData = nil, nil
+	cm.Data = nil
+	cm.BinaryData = nil
 	return cm, nil
 }
 
-// getConfigMap returns a ConfigMap, as the cache would keep it; nil if there is none.
-func (r *Reader) getConfigMap(ctx context.Context, bound *semaphore.Weighted, k types.NamespacedName) (
-	*corev1.ConfigMap, error) {
-	cm, err := get(ctx, r, bound, r.client.CoreV1().ConfigMaps(k.Namespace).Get, k.Name)
-	if cm != nil {
-		r.strip(cm)
+// getConfigMap returns a ConfigMap, as the cache would keep it; nil if there is
+// none. bound bounds such reads.
+func (r *Reader) getConfigMap(ctx context.Context, bound *semaphore.Weighted,
+	k types.NamespacedName) (*corev1.ConfigMap, error) {
+	if err := bound.Acquire(ctx, 1); err != nil {
+		return nil, err
 	}
-	return cm, err
-}
-
-// get returns an object; nil if there is none. bound, unless it is nil, bounds such reads: the time in its queue is no
-// time of the read.
-func get[T any](ctx context.Context, r *Reader, bound *semaphore.Weighted,
-	read func(context.Context, string, metav1.GetOptions) (*T, error), name string) (*T, error) {
-	if bound != nil {
-		if err := bound.Acquire(ctx, 1); err != nil {
-			return nil, err
-		}
-		defer bound.Release(1)
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer bound.Release(1)
+	ctx, cancel := context.WithTimeout(ctx, r.timeout) // without the time in the queue
 	defer cancel()
-	obj, err := read(ctx, name, metav1.GetOptions{})
+	cm, err := r.client.CoreV1().ConfigMaps(k.Namespace).Get(ctx, k.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, utilerrors.FilterOut(err, apierrors.IsNotFound)
 	}
-	return obj, nil
+	r.strip(cm)
+	return cm, nil
 }

@@ -223,7 +223,9 @@ func TestReadsThatHang(t *testing.T) {
 			t.Errorf("got %+v, %v after %v, want the source at once", a, err, took)
 		}
 		time.Sleep(2 * time.Minute)
-		if n := r.Known(); n > 0 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if n := len(r.known); n > 0 {
 			t.Errorf("got %d subjects known for ever", n)
 		}
 	})

@@ -72,8 +72,8 @@ func NewQueue(name string, isAnswer func(error) bool) *Queue {
 }
 
 // Put adds a target to the queue, where it waits for a turn of its namespace,
-// and reports whether it did. It adds a target of a slow namespace. It also adds
-// one at which a call was cut, unless the cut of a write is forgiven.
+// and reports whether it did. It adds every target of a slow namespace, and one
+// at which a call was just cut, unless that was a write and is forgiven.
 func (q *Queue) Put(uid types.UID, k types.NamespacedName, cut bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,8 +124,8 @@ func (q *Queue) EndTurn(uid types.UID) []types.NamespacedName {
 }
 
 // Written records that the watch shows a copy in sync. If an ordinary write in
-// its namespace was cut a moment ago, the API server has carried that write out,
-// and the namespace is quick. Written returns the targets that go back to the
+// its namespace was cut just before, the API server has carried that out, and
+// the namespace is quick. Written returns the targets that go back to the
 // ordinary workers.
 func (q *Queue) Written(uid types.UID) []types.NamespacedName {
 	q.mu.Lock()
