@@ -49,7 +49,7 @@ func TestFanoutsTakeTurnsBehindEvents(t *testing.T) {
 			"x1 x2 x3 x4 a1 x5 x6 x7 x8 b1 x9 a2"},
 		"events use all turns alone":      {"!x1 !x2 !x3 !x4 !x5 !x6", "x1 x2 x3 x4 x5 x6"},
 		"an event moves a waiting key":    {"+a1 +a2 +a3 !a2", "a2 a1 a3"},
-		"also the only key of its lane":   {"+a1 +b1 !a1", "a1 b1"},
+		"also the only key of its flow":   {"+a1 +b1 !a1", "a1 b1"},
 		"a key waits once":                {"+a1 +a1 !a1 !a1 +a1", "a1"},
 		"a fan-out does not move it back": {"!a1 +b1 +a1", "a1 b1"},
 	} {
@@ -91,27 +91,27 @@ func wantNoKeys(t *testing.T, q copies) {
 	if o.Len() > 0 {
 		t.Fatalf("got %d keys, want none", o.Len())
 	}
-	o.first.Range(func(k, _ any) bool {
+	o.addedFirst.Range(func(k, _ any) bool {
 		t.Errorf("got %v remembered, want no key", k)
 		return true
 	})
-	o.popTurn() // clears what keys left in their lanes when they moved to the events
-	if n := q.Len() + len(o.ahead) + len(o.waiting) + len(o.lanes) + len(o.turns); n > 0 {
+	o.popTurn() // clears what keys left in their flows when they moved to the events
+	if n := q.Len() + len(o.first) + len(o.waiting) + len(o.flows) + len(o.turns); n > 0 {
 		t.Errorf("got %d things left, want none: %+v", n, o)
 	}
 }
 
-// TestMovedKeysLeaveNothing: a lane whose keys move to the events all the time does not grow.
+// TestMovedKeysLeaveNothing: a flow whose keys move to the events all the time does not grow.
 func TestMovedKeysLeaveNothing(t *testing.T) {
 	q := testQueue(t)
 	for range 1000 {
 		q.add("+a0 !a0 +a1 !a1 +a2 !a2 +a3 !a3 +b0 +b1 +c0 +c1 +d0 +d1")
-		keys, _ := q.gets(firstPerTurn + 1)
+		keys, _ := q.gets(firstInARow + 1)
 		for _, k := range keys {
 			q.Done(k)
 		}
-		if n := len(q.order.lanes["a"]); n > 100 {
-			t.Fatalf("got %d keys in the lane of 4, want a bound", n)
+		if n := len(q.order.flows["a"]); n > 100 {
+			t.Fatalf("got %d keys in the flow of 4, want a bound", n)
 		}
 	}
 }

@@ -6,52 +6,58 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// firstPerTurn is how many keys of AddFirst go before the next one of the lanes.
-const firstPerTurn = 4
+// Every function of this file runs with client-go's lock of the queue, so none
+// of them may wait: all who add or take a key would wait with it. Therefore the
+// random histories pass no time in this file, and the functions that return the
+// flow of a key stand here and not with their callers.
 
-// order is the storage of a [Queue], and knows which key is next. The queue calls the exported methods one at a time,
-// with a lock of its own.
+// firstInARow is how many keys of AddFirst go before the next one of the flows.
+const firstInARow = 4
+
+// order is the storage of a [Queue], and knows which key is next. client-go
+// calls its exported methods one at a time.
 type order[T comparable] struct {
-	lane  func(T) string
-	first sync.Map // keys of AddFirst that are not pushed or touched yet
+	flowOf     func(T) string
+	addedFirst sync.Map // keys of AddFirst that client-go has not pushed or touched yet
 
-	waiting map[T]bool // every key that waits; true: in a lane, false: ahead
-	ahead   []T
-	lanes   map[string][]T // may hold keys that have moved ahead
-	turns   []string       // the names of lanes
-	streak  int            // how many were popped ahead in a row
+	waiting map[T]bool // every key that waits; true: in its flow, false: in first
+	first   []T
+	popped  int            // how many of first in a row
+	flows   map[string][]T // may hold keys that have moved to first
+	turns   []string       // the flows, in the order of their turns
 }
 
-// nameOf is the lane of a target.
-func nameOf(k types.NamespacedName) string { return k.Name }
+// byName makes each name a flow.
+func byName(k types.NamespacedName) string { return k.Name }
+
+// OneFlow makes one flow of all keys.
+func OneFlow[T any](T) string { return "" }
 
 // Push adds a key that does not wait.
 func (o *order[T]) Push(k T) {
-	if _, isFirst := o.first.LoadAndDelete(k); isFirst {
-		o.pushAhead(k)
+	if _, isFirst := o.addedFirst.LoadAndDelete(k); isFirst {
+		o.pushFirst(k)
 		return
 	}
 	o.waiting[k] = true
-	lane := ""
-	if o.lane != nil {
-		lane = o.lane(k)
+	flow := o.flowOf(k)
+	if len(o.flows[flow]) == 0 {
+		o.turns = append(o.turns, flow)
 	}
-	if len(o.lanes[lane]) == 0 {
-		o.turns = append(o.turns, lane)
-	}
-	o.lanes[lane] = append(o.lanes[lane], k)
+	o.flows[flow] = append(o.flows[flow], k)
 }
 
-// Touch moves a key that waits in its lane, and has come by AddFirst now, ahead.
+// Touch is called when a key is added that waits already. If it waits in its
+// flow, and has come by AddFirst now, it moves to the first.
 func (o *order[T]) Touch(k T) {
-	if _, isFirst := o.first.LoadAndDelete(k); isFirst && o.waiting[k] {
-		o.pushAhead(k)
+	if _, isFirst := o.addedFirst.LoadAndDelete(k); isFirst && o.waiting[k] {
+		o.pushFirst(k)
 	}
 }
 
-func (o *order[T]) pushAhead(k T) {
+func (o *order[T]) pushFirst(k T) {
 	o.waiting[k] = false
-	o.ahead = append(o.ahead, k)
+	o.first = append(o.first, k)
 }
 
 // Len returns the number of keys that wait.
@@ -59,33 +65,37 @@ func (o *order[T]) Len() int { return len(o.waiting) }
 
 // Pop removes the next key. Len must not be 0.
 func (o *order[T]) Pop() (k T) {
-	ok := false
-	if o.streak >= firstPerTurn || len(o.ahead) == 0 {
-		k, ok = o.popTurn()
-		o.streak = 0
+	isPopped := false
+	if o.popped >= firstInARow || len(o.first) == 0 {
+		k, isPopped = o.popTurn()
+		o.popped = 0
 	}
-	if !ok {
-		k, o.ahead = o.ahead[0], o.ahead[1:]
-		o.streak++
+	if !isPopped {
+		k = o.first[0]
+		o.first = o.first[1:]
+		o.popped++
 	}
 	delete(o.waiting, k)
 	return k
 }
 
-// popTurn removes the next key of the lane whose turn it is; ok is false if there is none.
+// popTurn removes the next key of the flow whose turn it is; ok is false if
+// there is none.
 func (o *order[T]) popTurn() (k T, ok bool) {
 	for len(o.turns) > 0 && !ok {
-		lane := o.turns[0]
-		keys := o.lanes[lane]
+		flow := o.turns[0]
+		o.turns = o.turns[1:]
+		keys := o.flows[flow]
 		for len(keys) > 0 && !ok {
-			k, keys = keys[0], keys[1:]
-			ok = o.waiting[k] // else it has moved ahead
+			k = keys[0]
+			keys = keys[1:]
+			ok = o.waiting[k] // else it has moved to the first
 		}
-		o.turns, o.lanes[lane] = o.turns[1:], keys
 		if len(keys) > 0 {
-			o.turns = append(o.turns, lane)
+			o.flows[flow] = keys
+			o.turns = append(o.turns, flow)
 		} else {
-			delete(o.lanes, lane)
+			delete(o.flows, flow)
 		}
 	}
 	return k, ok

@@ -63,7 +63,7 @@ type namespace struct {
 // answered.
 func NewQueue(name string, isAnswer func(error) bool) *Queue {
 	return &Queue{
-		Queue:      queue.New[types.UID](name, nil),
+		Queue:      queue.New(name, queue.OneFlow[types.UID]),
 		isAnswer:   isAnswer,
 		namespaces: map[types.UID]*namespace{},
 		inFlight:   map[*call]bool{},
