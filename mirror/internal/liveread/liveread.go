@@ -85,8 +85,8 @@ type flight struct {
 }
 
 // step is what Premise does next. It waits for a read in flight, which another
-// goroutine makes. If there is none, it reads what nobody else reads. If nothing
-// is to be read, it returns the answer or the error.
+// goroutine makes. If there is none, it reads what nobody else reads. If
+// nothing is to be read, it returns the answer or the error.
 type step struct {
 	inFlight *flight
 	read     []subject

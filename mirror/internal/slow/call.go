@@ -51,9 +51,9 @@ func (q *Queue) Write(
 	return q.call(ctx, uid, pace, f, q.learn)
 }
 
-// Read is as Write, for a call that reads. A read makes no namespace slow: after
-// a cut only its own target waits for a turn. In a slow namespace it has its
-// whole timeout.
+// Read is as Write, for a call that reads. A read makes no namespace slow:
+// after a cut only its own target waits for a turn. In a slow namespace it has
+// its whole timeout.
 func (q *Queue) Read(
 	ctx context.Context, uid types.UID, pace Pace, f func(context.Context) error) error {
 	if pace != Ordinary {
