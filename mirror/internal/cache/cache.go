@@ -1,9 +1,10 @@
-// Package cache holds the objects that the watches show: the ConfigMaps with a mirror label, and all namespaces. No
-// other package reads an informer.
+// Package cache holds the objects that the watches show: the ConfigMaps with a
+// mirror label, and all namespaces. No other package reads an informer.
 //
-// One watch carries sources and copies in one order, so a cache that holds a copy has already held its source. A reader
-// reads the target first, and the view of its name after it. Of copies and namespaces the cache keeps only the fields
-// that decisions need. Nobody may change an object that it returns.
+// One watch carries sources and copies in one order, so a cache that holds a
+// copy has already held its source. A reader reads the target first, and the
+// view of its name after it. Of copies and namespaces the cache keeps only the
+// fields that decisions need. Nobody may change an object that it returns.
 package cache
 
 import (
@@ -26,10 +27,15 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// The indexes of all ConfigMaps by their names, and of those that ask to be mirrored.
-const byName, bySource = "name", "source"
+const (
+	// byName is the index of all ConfigMaps by their names.
+	byName = "name"
+	// bySource is the index by name of those that ask to be mirrored.
+	bySource = "source"
+)
 
-// Cache is the stores of two informers, and the views that are parsed from them.
+// Cache is the stores of two informers, and the views that are parsed from
+// them.
 type Cache struct {
 	rules      *plan.Rules
 	configMaps coreinformers.ConfigMapIndexInformer
@@ -51,21 +57,23 @@ func New(client kubernetes.Interface, rules *plan.Rules, label string, failed fu
 		&corev1.Namespace{}, "", stripNamespace, failed)
 	c.configMaps = coreinformers.ToConfigMapIndexInformer(ofConfigMaps)
 	c.namespaces = coreinformers.ToNamespaceIndexInformer(ofNamespaces)
-	return c, errors.Join(failedConfigMaps, failedNamespaces, c.configMaps.AddTypedIndexers(
-		coreinformers.ConfigMapIndexers{
-			byName: func(cm *corev1.ConfigMap) ([]string, error) { return []string{cm.Name}, nil },
-			bySource: func(cm *corev1.ConfigMap) ([]string, error) {
-				if !rules.AsksToBeMirrored(cm) {
-					return nil, nil
-				}
-				return []string{cm.Name}, nil
-			},
-		}))
+	failedIndexes := c.configMaps.AddTypedIndexers(coreinformers.ConfigMapIndexers{
+		byName: func(cm *corev1.ConfigMap) ([]string, error) {
+			return []string{cm.Name}, nil
+		},
+		bySource: func(cm *corev1.ConfigMap) ([]string, error) {
+			if !rules.AsksToBeMirrored(cm) {
+				return nil, nil
+			}
+			return []string{cm.Name}, nil
+		},
+	})
+	return c, errors.Join(failedConfigMaps, failedNamespaces, failedIndexes)
 }
 
 // Handle adds handlers of events. Call it before Start.
-func (c *Cache) Handle(
-	configMaps coreinformers.ConfigMapHandlerFuncs, namespaces coreinformers.NamespaceHandlerFuncs) error {
+func (c *Cache) Handle(configMaps coreinformers.ConfigMapHandlerFuncs,
+	namespaces coreinformers.NamespaceHandlerFuncs) error {
 	ofConfigMaps, failedConfigMaps := c.configMaps.AddTypedEventHandler(configMaps)
 	ofNamespaces, failedNamespaces := c.namespaces.AddTypedEventHandler(namespaces)
 	c.handlers = append(c.handlers, ofConfigMaps, ofNamespaces)
@@ -78,8 +86,8 @@ func (c *Cache) Start(ctx context.Context) {
 	go c.namespaces.RunWithContext(ctx)
 }
 
-// WaitForSync waits until the handlers have seen everything that was there at Start. It returns false if ctx ends
-// before.
+// WaitForSync waits until the handlers have seen everything that was there at
+// Start. It returns false if ctx ends before.
 func (c *Cache) WaitForSync(ctx context.Context) bool {
 	var checkers []cache.DoneChecker
 	for _, h := range c.handlers {
@@ -102,7 +110,8 @@ func (c *Cache) Namespace(name string) *corev1.Namespace {
 	return ns
 }
 
-// Target returns the namespace and the ConfigMap of one target. Read the view of its name after it.
+// Target returns the namespace and the ConfigMap of one target. Read the view
+// of its name after it.
 func (c *Cache) Target(k types.NamespacedName) plan.Target {
 	return plan.Target{Key: k, Namespace: c.Namespace(k.Namespace), Have: c.ConfigMap(k)}
 }
@@ -117,6 +126,7 @@ func (c *Cache) SourceNames() []string {
 
 // ConfigMapsIn returns the ConfigMaps in a namespace.
 func (c *Cache) ConfigMapsIn(namespace string) []*corev1.ConfigMap {
+	// The error is that of an index that does not exist.
 	found, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(cache.NamespaceIndex, namespace)
 	return found
 }
@@ -127,18 +137,23 @@ func (c *Cache) Namespaces() iter.Seq[*corev1.Namespace] {
 	return slices.Values(all)
 }
 
-// Version returns the resourceVersion up to which the cache has seen all ConfigMaps; empty if client-go does not know.
-func (c *Cache) Version() string { return c.configMaps.GetIndexer().LastStoreSyncResourceVersion() }
+// Version returns the resourceVersion up to which the cache has seen all
+// ConfigMaps; empty if client-go does not know.
+func (c *Cache) Version() string {
+	return c.configMaps.GetIndexer().LastStoreSyncResourceVersion()
+}
 
-// Targets returns the keys that a fan-out of a name has to visit, in random order: those of the namespaces that a
-// source may have as a target or where a ConfigMap of the name is, and those of the namespaces in also.
+// Targets returns the keys that a fan-out of a name has to visit, in random
+// order, so that no namespace is always the last: those of the namespaces that
+// a source may have as a target or where a ConfigMap of the name is, and those
+// of the namespaces in also.
 func (c *Cache) Targets(name string, also []string) []types.NamespacedName {
 	have, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(byName, name)
 	for _, cm := range have {
 		also = append(also, cm.Namespace)
 	}
-	targets := c.rules.TargetNamespaces(c.View(name), slices.Values(c.namespaces.GetIndexer().ListKeys()),
-		slices.Values(also))
+	all := c.namespaces.GetIndexer().ListKeys()
+	targets := c.rules.TargetNamespaces(c.View(name), slices.Values(all), slices.Values(also))
 	keys := make([]types.NamespacedName, 0, len(targets))
 	for namespace := range targets { // the order of a map is random
 		keys = append(keys, types.NamespacedName{Namespace: namespace, Name: name})

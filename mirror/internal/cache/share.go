@@ -10,24 +10,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// metadata are the labels and annotations that equal stripped objects share, as all copies of a source in sync do.
+// metadata are the labels and annotations that equal stripped objects share: a
+// thousand copies of a source in sync have one in memory, and not a thousand.
 type metadata struct{ labels, annotations map[string]string }
 
-// shared finds the metadata that is in memory. Like package unique, it keeps none alive.
+// shared finds the metadata that is in memory. Like package unique, it keeps
+// none alive.
 var shared = struct {
 	seed maphash.Seed
 	mu   sync.Mutex
 	all  map[uint64]weak.Pointer[metadata] // by hash
 }{seed: maphash.MakeSeed(), all: map[uint64]weak.Pointer[metadata]{}}
 
-// share returns a copy of cm whose labels and annotations are those of every object with equal ones.
+// share returns a copy of cm whose labels and annotations are those of every
+// object with equal ones.
 func share(cm *corev1.ConfigMap) *corev1.ConfigMap {
 	m := sharedMetadata(metadata{cm.Labels, cm.Annotations})
 	holder := &struct {
 		corev1.ConfigMap
 		metadata *metadata // in memory as long as the object
 	}{*cm, m}
-	holder.Labels, holder.Annotations = m.labels, m.annotations
+	holder.Labels = m.labels
+	holder.Annotations = m.annotations
 	return &holder.ConfigMap
 }
 
@@ -37,7 +41,8 @@ func sharedMetadata(m metadata) *metadata {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	known := shared.all[hash].Value()
-	if known == nil || !maps.Equal(known.labels, m.labels) || !maps.Equal(known.annotations, m.annotations) {
+	if known == nil || !maps.Equal(known.labels, m.labels) ||
+		!maps.Equal(known.annotations, m.annotations) {
 		known = &m
 		shared.all[hash] = weak.Make(known)
 		runtime.AddCleanup(known, forgetShared, hash)

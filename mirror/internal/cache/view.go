@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -12,13 +13,15 @@ import (
 // noSources is the view of each name without sources.
 var noSources = &plan.View{}
 
-// parsedView is a view, and its sources by the objects in the cache.
+// parsedView is a view, and its sources by the objects in the cache from which
+// they were parsed. A source whose object is the same is not parsed again.
 type parsedView struct {
 	*plan.View
 	parsed map[*corev1.ConfigMap]*plan.Source
 }
 
-// View returns the sources of a name. It returns the same pointer until one of them changes.
+// View returns the sources of a name. It returns the same pointer until one of
+// them changes: whether the cache has moved on is a comparison of pointers.
 func (c *Cache) View(name string) *plan.View {
 	parsed := map[*corev1.ConfigMap]*plan.Source{}
 	for {
@@ -32,20 +35,25 @@ func (c *Cache) View(name string) *plan.View {
 	}
 }
 
-// ViewReader returns a function that returns the view of a name, for one goroutine, at little cost if nothing changed.
+// ViewReader returns a function that returns the view of a name, for one
+// goroutine. It costs little if nothing has changed: a fan-out reads the view
+// again for each of its targets.
 func (c *Cache) ViewReader(name string) func() *plan.View {
 	var view *plan.View
 	var version string
 	return func() *plan.View {
-		if now := c.Version(); view == nil || now == "" || now != version {
-			version, view = now, c.View(name)
+		now := c.Version()
+		if view == nil || now == "" || now != version {
+			version = now
+			view = c.View(name)
 		}
 		return view
 	}
 }
 
-// viewOf returns the present view of a name, or the sources that are neither in the last view nor among the parsed
-// ones. It reads the index under the lock, so that an older view never replaces a newer one.
+// viewOf returns the present view of a name, or the sources that are neither in
+// the last view nor among the parsed ones. It reads the index under the lock,
+// so that an older view never replaces a newer one.
 func (c *Cache) viewOf(name string, parsed map[*corev1.ConfigMap]*plan.Source) (
 	v *plan.View, unparsed []*corev1.ConfigMap) {
 	c.mu.Lock()
@@ -55,16 +63,13 @@ func (c *Cache) viewOf(name string, parsed map[*corev1.ConfigMap]*plan.Source) (
 		delete(c.views, name)
 		return noSources, nil
 	}
-	last := c.views[name]
-	if last != nil && last.has(found) {
+	last := cmp.Or(c.views[name], &parsedView{})
+	if last.has(found) {
 		return last.View, nil
 	}
 	next := &parsedView{parsed: make(map[*corev1.ConfigMap]*plan.Source, len(found))}
 	for _, cm := range found {
-		next.parsed[cm] = parsed[cm]
-		if last != nil && last.parsed[cm] != nil {
-			next.parsed[cm] = last.parsed[cm]
-		}
+		next.parsed[cm] = cmp.Or(last.parsed[cm], parsed[cm])
 		if next.parsed[cm] == nil {
 			unparsed = append(unparsed, cm)
 		}
