@@ -110,10 +110,10 @@ func New(
 
 // Premise reads a source and, unless its name is empty, a namespace. An answer
 // from a read that began before notBefore does not count. If another goroutine
-// reads, Premise waits for the end of that if patient is set. Else it returns
+// reads, Premise waits for the end of that if mayWait is set. Else it returns
 // the time after which to ask again.
 func (r *Reader) Premise(ctx context.Context, call Call, source types.NamespacedName,
-	namespace string, notBefore time.Time, patient bool) (
+	namespace string, notBefore time.Time, mayWait bool) (
 	a Answer, retryAfter time.Duration, err error) {
 	needed := []subject{source}
 	if namespace != "" {
@@ -122,7 +122,7 @@ func (r *Reader) Premise(ctx context.Context, call Call, source types.Namespaced
 	for range maxSteps {
 		next := r.next(needed, notBefore)
 		switch {
-		case next.inFlight != nil && !patient:
+		case next.inFlight != nil && !mayWait:
 			return a, next.inFlight.retryAfter(), nil
 		case next.inFlight != nil:
 			err = next.inFlight.wait(ctx)

@@ -103,8 +103,8 @@ func TestPremiseIsSourceAndNamespace(t *testing.T) {
 	})
 }
 
-// TestOneReadServesAll that ask while it is on its way, and for five seconds after its answer. A patient caller
-// waits for it; others are told when to ask again, after as long as the read has taken, from 10 ms to 1 s. Case C53.
+// TestOneReadServesAll that ask while it is on its way, and for five seconds after its answer. A caller that may wait
+// does so; others learn when to ask again, after as long as the read has taken, from 10 ms to 1 s. Case C53.
 func TestOneReadServesAll(t *testing.T) {
 	const ms, takes = time.Millisecond, 20 * time.Second
 	read(t, func(t *testing.T, r reader) {
@@ -122,7 +122,7 @@ func TestOneReadServesAll(t *testing.T) {
 		all.Go(func() {
 			if _, _, err := r.Premise(t.Context(), direct, settings, "team-a", notBefore, true); err != nil ||
 				time.Since(notBefore) != takes {
-				t.Errorf("patient: got %v after %v, want the answer when it comes", err, time.Since(notBefore))
+				t.Errorf("may wait: got %v after %v, want the answer when it comes", err, time.Since(notBefore))
 			}
 		})
 		synctest.Wait()

@@ -34,14 +34,14 @@ const (
 type ordinary struct {
 	average  time.Duration // of writes that succeeded
 	answered time.Time     // when a call was last answered, be it a read or a write
-	stall    stall         // the last one
 	written  time.Time     // when a write was last answered
 	cuts     int           // since then, of writes where the one before was quick
 	cutsFrom time.Time     // when the first of them was
-}
 
-// stall is a time between two answers in which a call could exceed its limit.
-type stall struct{ from, to time.Time }
+	// The last stall: a time between two answers in which a call could exceed
+	// its limit.
+	stalledFrom, stalledTo time.Time
+}
 
 // lastWrite is what the last ordinary write in a namespace showed. The zero
 // value: none is known, or a read was cut since then.
@@ -59,7 +59,8 @@ func (o *ordinary) limit() time.Duration {
 func (o *ordinary) answer() {
 	now := time.Now()
 	if now.Sub(o.answered) >= o.limit() {
-		o.stall = stall{from: o.answered, to: now}
+		o.stalledFrom = o.answered
+		o.stalledTo = now
 	}
 	o.answered = now
 }
@@ -139,6 +140,6 @@ func (q *Queue) forgives(c *call) bool {
 		return true
 	}
 	isStalling := o.answered.Before(last.longAt)
-	wasStalling := o.stall.from.Before(last.longAt) && c.began.Before(o.stall.to)
+	wasStalling := o.stalledFrom.Before(last.longAt) && c.began.Before(o.stalledTo)
 	return (isStalling || wasStalling) && now.Sub(o.cutsFrom) < longestStall
 }
