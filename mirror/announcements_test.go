@@ -49,11 +49,10 @@ func (s scene) isAnnounced(namespace string) bool {
 	return false
 }
 
-// TestAnnouncementBehindAnEventOfItsSource: an event about the source is on its
+// TestC84LineBehindAnEventOfItsSource: an event about the source is on its
 // way for seconds, as behind a webhook that is slow. A namespace opts out
-// meanwhile. Fault F1.
-func TestAnnouncementBehindAnEventOfItsSource(t *testing.T) {
-	skipKnownFault(t)
+// meanwhile.
+func TestC84LineBehindAnEventOfItsSource(t *testing.T) {
 	for _, takes := range []time.Duration{3 * time.Second, 10 * time.Second} {
 		t.Run(takes.String(), withGrace(time.Second, func(t *testing.T, s scene) {
 			silent := s.silentDeletions()
@@ -73,12 +72,11 @@ func TestAnnouncementBehindAnEventOfItsSource(t *testing.T) {
 	}
 }
 
-// TestAnnouncementBehindOtherSources: each event takes ten seconds, as behind a
+// TestC84LineBehindOtherSources: each event takes ten seconds, as behind a
 // webhook that times out and is ignored. 200 sources change, and after them a
 // source is narrowed by a typing error. Their events take longer than the
-// grace. Fault F1.
-func TestAnnouncementBehindOtherSources(t *testing.T) {
-	skipKnownFault(t)
+// grace.
+func TestC84LineBehindOtherSources(t *testing.T) {
 	const others = 200
 	objects := append(teams(3, "team-"), source())
 	for i := range others {
@@ -103,11 +101,10 @@ func TestAnnouncementBehindOtherSources(t *testing.T) {
 	})(t)
 }
 
-// TestAnnouncementWhileEventsAreRefused: the API server refuses events, by a
+// TestC84LineWhileEventsAreRefused: the API server refuses events, by a
 // quota or for want of a permission. Namespaces opt out one after the other.
-// The lines come as soon as if it took the events. Fault F1.
-func TestAnnouncementWhileEventsAreRefused(t *testing.T) {
-	skipKnownFault(t)
+// The lines come as soon as if it took the events.
+func TestC84LineWhileEventsAreRefused(t *testing.T) {
 	for name, tc := range map[string]struct{ grace, between time.Duration }{
 		"a grace of a second":      {time.Second, 1200 * time.Millisecond},
 		"a grace of half a minute": {30 * time.Second, 31 * time.Second},

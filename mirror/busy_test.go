@@ -11,11 +11,11 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestNamespaceThatStaysBusy: the writes in one namespace of 100 are answered
-// as if another try could help, by a webhook that denies with such a code, and
-// go on to be. After a minute the events about the source say so. Fault F12.
-func TestNamespaceThatStaysBusy(t *testing.T) {
-	skipKnownFault(t)
+// TestC85NamespaceThatStaysBusy: the writes in one namespace of 100 are answered
+// as if another try could help, by a webhook that denies with such a code, and go
+// on to be. After a minute the events about the source say so. When the answer
+// changes, the copy comes.
+func TestC85NamespaceThatStaysBusy(t *testing.T) {
 	resource := corev1.Resource("configmaps")
 	for name, err := range map[string]error{
 		"404": apierrors.NewNotFound(resource, "settings"),
@@ -41,6 +41,30 @@ func TestNamespaceThatStaysBusy(t *testing.T) {
 			s.wantNote(plan.ReasonWriteFailed, "team-007")
 			s.wantMirrored("99 namespaces; 1 is blocked (see WriteFailed)")
 			s.wantMetric(1, "mirror_copies", "rejected")
+			s.refuse(on[error](nil))
+			s.within(time.Minute, "copy", func() bool { return s.countCopies("team-007", "value") == 1 })
+		}))
+	}
+}
+
+// TestC85BusyForEverybody: an API server that answers each write so, or is away,
+// for ten minutes rejects nobody.
+func TestC85BusyForEverybody(t *testing.T) {
+	for name, err := range map[string]error{
+		"429":  apierrors.NewTooManyRequestsError("later"),
+		"503":  apierrors.NewServiceUnavailable("later"),
+		"away": errAway,
+	} {
+		t.Run(name, inScene(append(teams(100, "team-"), source()), func(t *testing.T, s scene) {
+			time.Sleep(time.Minute)
+			s.refuse(on(err, creates, updates))
+			s.edit("platform", data("new"))
+			time.Sleep(10 * time.Minute)
+			s.wantMetric(0, "mirror_copies", "rejected")
+			s.wantEventCount(0, plan.ReasonWriteFailed)
+			s.refuse(on[error](nil))
+			s.within(time.Minute, "copies", func() bool { return s.countCopies("team-", "new") == 100 })
+			s.wantEventCount(0, plan.ReasonWriteFailed)
 		}))
 	}
 }

@@ -29,11 +29,10 @@ func (s scene) heap() int {
 	return int(now.HeapAlloc)
 }
 
-// TestEditsTakeNoMemory: somebody edits one ConfigMap in the place of a copy
+// TestC87EditsTakeNoMemory: somebody edits one ConfigMap in the place of a copy
 // all the time, and chooses what the controller notes about it: the finalizer
-// that keeps it, or the instance that it belongs to. Fault F4.
-func TestEditsTakeNoMemory(t *testing.T) {
-	skipKnownFault(t)
+// that keeps it, or the instance that it belongs to.
+func TestC87EditsTakeNoMemory(t *testing.T) {
 	long := strings.Repeat("x", 180)
 	for name, edit := range map[string]func(i int) []plantest.Option{
 		"finalizer": func(i int) []plantest.Option {
@@ -68,14 +67,13 @@ func TestEditsTakeNoMemory(t *testing.T) {
 	}
 }
 
-// TestNewNamespaceBesideTwoSourcesOfEachName: 1,000 names have two sources
+// TestC80TwoSourcesOfEachName: 1,000 names have two sources
 // each, none with a target, beside 1,000 namespaces. A new namespace that none
-// of them selects costs each name a look at that one. Case C80, fault F5.
+// of them selects costs each name a look at that one. Case C80.
 //
 // Nothing that the package exports counts looks at namespaces. A list of all of
 // them takes 8 bytes for each, so the test counts bytes that are allocated.
-func TestNewNamespaceBesideTwoSourcesOfEachName(t *testing.T) {
-	skipKnownFault(t)
+func TestC80TwoSourcesOfEachName(t *testing.T) {
 	const many = 1000
 	objects := append(teams(many, "team-"), plantest.Namespace("blue"))
 	for i := range many {

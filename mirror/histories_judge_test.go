@@ -461,7 +461,6 @@ const (
 	staleEvents  = "the events that are repeated are not those of a new process"
 	wrongEvent   = "an event contradicts the cluster"
 	unannounced  = "a deletion was not announced"
-	minAnnounced = 2 * time.Second // the shortest grace that an announcement fits in
 
 	repeatsWithin = 40 * time.Minute // each event that holds
 )
@@ -737,19 +736,18 @@ func (e remark) names(namespace string) bool {
 	return false
 }
 
-// judgeAnnouncement judges whether a line named the copy before it was deleted, although it may have had another source
-// then. Time that passes between two statements may keep a short announcement back, and so may a watch that is silent
-// for long. Slow events keep lines back only as long as that is a known fault.
+// judgeAnnouncement judges whether a line named the copy a grace before it was
+// deleted, although it may have had another source then. A watch that is silent
+// for long may keep the line back.
 func (h *history) judgeAnnouncement(k, source key, c apitest.Change[*corev1.ConfigMap]) {
-	isExcused := h.rare.slowEvents.Load() && isKnownFault("F1")
-	if isExcused || h.options.DeletionGrace < minAnnounced+100*h.latestDelay || h.latestWatch > 10*time.Second {
+	if h.latestWatch > 10*time.Second {
 		return
 	}
 	known := false // sources that no report has met share the spacing of ten seconds
 	for _, line := range h.lines {
 		known = known || line.about == source && line.reason == plan.ReasonMirrored && line.at.Before(c.At)
 		if line.reason == plan.ReasonExpiring && line.about.Name == source.Name && line.names(k.Namespace) &&
-			!line.at.After(c.At) && c.At.Sub(line.at) < h.options.DeletionGrace+2*time.Hour {
+			!line.at.After(c.At.Add(-h.options.DeletionGrace)) && c.At.Sub(line.at) < h.options.DeletionGrace+2*time.Hour {
 			return
 		}
 	}

@@ -301,8 +301,7 @@ func (h *history) compareNewest() {
 		}
 		h.compareReasons(w, k, last)
 		want := w.reasons(cm)
-		isExcused := want[plan.ReasonNoTargets] && isKnownFault("F7")
-		if len(want) > 0 && !want[newest[k]] && !isExcused {
+		if len(want) > 0 && !want[newest[k]] {
 			h.found(wrongEvent, "%v: the newest event was %q, and %v hold", k,
 				last[[2]string{k.String(), newest[k]}].note, want)
 		}
@@ -346,8 +345,7 @@ func (h *history) compareReaders(w *oracle, k key) {
 			got.Counts, got.Note, want.Status, counts, want.Note)
 	}
 	reason, _, _ := strings.Cut(got.Warning, ":")
-	isExcused := got.Status == snapshot.NoTargets && isKnownFault("F7")
-	if reason != "" && !isExcused && !w.reasons(w.configMaps[k])[reason] {
+	if reason != "" && !w.reasons(w.configMaps[k])[reason] {
 		h.found(wrongEvent, "%v: by events %s, warning %q", k, got.Status, got.Warning)
 	}
 }

@@ -336,11 +336,9 @@ func (l *leader) stop() {
 	l.lose()
 }
 
-// Send judges an event when it is sent, and records it when it has arrived. Behind slow events a text may be an old one
-// only as long as that is a known fault.
+// Send judges an event when it is sent, and records it when it has arrived.
 func (l *leader) Send(ctx context.Context, e Event) error {
-	isExcused := l.h.rare.slowEvents.Load() && isKnownFault("F2")
-	if e.Reason == plan.ReasonMirrored && !isExcused {
+	if e.Reason == plan.ReasonMirrored {
 		l.h.judgeMirrored(l.flags, remarkOf(e))
 	}
 	if err := l.h.sendEvent(ctx); err != nil {

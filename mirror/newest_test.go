@@ -31,13 +31,11 @@ func (s scene) wantNewest(reason string) {
 	}
 }
 
-// TestNewestEventAfterExpiring: two namespaces opt out, the second three
+// TestC86NewestEventAfterExpiring: two namespaces opt out, the second three
 // seconds after the first, and no target is left. The announcement of the
 // second deletion waits for the spacing of its reason, and comes after
 // NoTargets. When the copies are deleted NoTargets is the newest event again.
-// Fault F7.
-func TestNewestEventAfterExpiring(t *testing.T) {
-	skipKnownFault(t)
+func TestC86NewestEventAfterExpiring(t *testing.T) {
 	edit := func(o *Options) { o.DeletionGrace = time.Minute }
 	inSceneWith(append(teams(2, "team-"), source()), edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
@@ -51,10 +49,9 @@ func TestNewestEventAfterExpiring(t *testing.T) {
 	})(t)
 }
 
-// TestNewestEventAfterOutOfScope: a source has no target, and a copy that is
-// out of scope. Somebody deletes that copy. Fault F7.
-func TestNewestEventAfterOutOfScope(t *testing.T) {
-	skipKnownFault(t)
+// TestC86NewestEventAfterOutOfScope: a source has no target, and a copy that is
+// out of scope. Somebody deletes that copy.
+func TestC86NewestEventAfterOutOfScope(t *testing.T) {
 	edit := func(o *Options) { o.NamespaceSelector = "tier=gold" }
 	objects := []runtime.Object{plantest.Namespace("team-000"), source()}
 	inSceneWith(objects, edit, func(t *testing.T, s scene) {
@@ -68,11 +65,10 @@ func TestNewestEventAfterOutOfScope(t *testing.T) {
 	})(t)
 }
 
-// TestNoTargetsFollowsANewNamespace: a source with a selector comes before its
+// TestC86NoTargetsFollowsANewNamespace: a source with a selector comes before its
 // namespace, and NoTargets advises to create such a namespace. It is created,
-// and another rule excludes it. Fault F8.
-func TestNoTargetsFollowsANewNamespace(t *testing.T) {
-	skipKnownFault(t)
+// and another rule excludes it.
+func TestC86NoTargetsFollowsANewNamespace(t *testing.T) {
 	for name, tc := range map[string]struct {
 		labels []string
 		want   string // the rule

@@ -12,11 +12,10 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestInvalidUTF8BesideOthersMetadata: protobuf carries data that is not valid
+// TestC69InvalidUTF8BesideOthersMetadata: protobuf carries data that is not valid
 // UTF-8, and JSON does not. A label of somebody else on a copy must not change
 // by which of the two the data travels.
-func TestInvalidUTF8BesideOthersMetadata(t *testing.T) {
-	skipKnownFault(t)
+func TestC69InvalidUTF8BesideOthersMetadata(t *testing.T) {
 	inScene(append(teams(2, "team-"), source(data("a\xffb"))), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.wantCopy("team-000", "a\xffb")
@@ -32,10 +31,9 @@ func TestInvalidUTF8BesideOthersMetadata(t *testing.T) {
 	})(t)
 }
 
-// TestManyCopiedKeysBesideOthersMetadata: the list of the copied keys takes
+// TestC71ManyCopiedKeysBesideOthersMetadata: the list of the copied keys takes
 // more than 4 KiB, so that a copy has its digest instead.
-func TestManyCopiedKeysBesideOthersMetadata(t *testing.T) {
-	skipKnownFault(t)
+func TestC71ManyCopiedKeysBesideOthersMetadata(t *testing.T) {
 	src := source()
 	for i := range 80 {
 		key := fmt.Sprintf("example.com/a-rather-long-name-of-an-annotation-%02d", i)

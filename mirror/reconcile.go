@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -31,6 +32,7 @@ type reconciler struct {
 	writer   *writer
 	restored restored
 
+	written   lastWrites
 	undeleted rate.Sometimes // limits the log about copies that cannot be deleted
 }
 
@@ -56,6 +58,7 @@ type result struct {
 	// What is in the way, or the error, for people.
 	note      string
 	adoptable bool // the owner of the object in the way can hand it over
+	isNews    bool // a rejection that is reported at once: no try may help
 
 	// What the API server carried out.
 	stored  *corev1.ConfigMap // the object as it is stored; nil after a delete
@@ -171,6 +174,7 @@ func (r *reconciler) recordResult(
 	isClosed := ns == nil || plan.Terminating(ns) || ns.UID != known.namespaceUID
 	switch {
 	case res.outcome == outcome.OK:
+		r.written.add(res.change.Key.Namespace, now)
 		r.carriedOut(n, known, res, now)
 		known.succeeded(res, now)
 		if !known.lastWrite.isUnseen(r.cache.ConfigMap(res.change.Key), r.cache.Version()) {
@@ -183,7 +187,7 @@ func (r *reconciler) recordResult(
 		if res.outcome == outcome.Claimed && known.unclaimed.uid != "" {
 			known.unclaimed.since = res.claimedAt
 		}
-		known.failed(res, x.target.Have, now)
+		known.failed(res, x.target.Have, r.written.elsewhere(res.change.Key.Namespace), now)
 	}
 }
 
@@ -424,4 +428,35 @@ func (r *reconciler) log(ctx context.Context, res *result, wait time.Duration) {
 		logger.V(4).Info("Nothing done", "copy", c.Key, "state", c.State,
 			"outcome", res.outcome, "after", wait)
 	}
+}
+
+// lastWrites are the last write that the API server carried out, and the last one
+// in another namespace.
+type lastWrites struct {
+	mu           sync.Mutex
+	last, before struct {
+		namespace string
+		at        time.Time
+	}
+}
+
+// add adds a write.
+func (w *lastWrites) add(namespace string, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last.namespace != namespace {
+		w.before = w.last
+	}
+	w.last.namespace = namespace
+	w.last.at = at
+}
+
+// elsewhere returns when the last write was that was not in the namespace.
+func (w *lastWrites) elsewhere(namespace string) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last.namespace == namespace {
+		return w.before.at
+	}
+	return w.last.at
 }

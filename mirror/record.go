@@ -120,6 +120,10 @@ type retry struct {
 	failures  int       // in a row, for any reasons: they may take turns
 	notBefore time.Time // when the next try is due
 
+	// busySince is when the first of the tries in a row was answered that were all
+	// answered as if another try could help; zero: the last answer was another.
+	busySince time.Time
+
 	// standing is what the last try showed. The cache may not show it, as with a
 	// foreign object. StateNone: it showed nothing.
 	standing standing
@@ -140,6 +144,9 @@ type altered struct {
 }
 
 const (
+	// maxBusy is for how long a target may be answered as if another try could
+	// help. After that, if others are written meanwhile, it counts as rejected.
+	maxBusy = time.Minute
 	// updateGap is the shortest time between two updates of a copy: a source may
 	// change all the time. The copy still gets the newest content in its turn.
 	updateGap = 100 * time.Millisecond
@@ -230,8 +237,20 @@ func (r *record) succeeded(res *result, now time.Time) {
 }
 
 // failed records that a change was not carried out, what the try showed, and
-// when the next one is due. have is the object that the change was about.
-func (r *record) failed(res *result, have *corev1.ConfigMap, now time.Time) {
+// when the next one is due. have is the object that the change was about. A write
+// in another namespace was carried out at writtenElsewhere.
+func (r *record) failed(res *result, have *corev1.ConfigMap, writtenElsewhere, now time.Time) {
+	switch {
+	case outcome.IsBusy(res.err) && r.retry.busySince.IsZero():
+		r.retry.busySince = now
+	case res.err != nil && outcome.IsAnswered(res.err) && !outcome.IsBusy(res.err):
+		r.retry.busySince = time.Time{}
+	}
+	since := r.retry.busySince
+	if outcome.IsBusy(res.err) && now.Sub(since) >= maxBusy && writtenElsewhere.After(since) {
+		res.outcome = outcome.Rejected
+		res.isNews = true
+	}
 	if res.deleted {
 		have = nil
 	}
@@ -258,7 +277,7 @@ func (r *record) standingAfter(res *result, now time.Time) standing {
 	switch {
 	case res.outcome == outcome.Foreign:
 		return standing{plan.StateForeign, owner, res.note, res.adoptable}
-	case res.outcome == outcome.Rejected && (isSecond || outcome.IsNews(res.err, now.Sub(res.began))):
+	case res.outcome == outcome.Rejected && (isSecond || res.isNews || outcome.IsNews(res.err, now.Sub(res.began))):
 		return standing{state: plan.StateRejected, owner: owner, note: res.note}
 	case res.outcome == outcome.Unavailable && r.retry.standing.owner == owner:
 		return r.retry.standing // no answer says nothing about the target

@@ -284,7 +284,7 @@ func TestFailuresOfATarget(t *testing.T) {
 					note:      "why",
 					adoptable: true,
 					began:     now.Add(-f.took),
-				}, have, now)
+				}, have, time.Time{}, now)
 				want := retry{
 					outcome:   f.outcome,
 					failures:  i + 1,
@@ -304,7 +304,7 @@ func TestFailuresOfATarget(t *testing.T) {
 	}
 	known := failing(blue, outcome.Rejected, 2, 0, rejected)
 	ofAnother := plan.Change{Owner: settings("base")}
-	known.failed(&result{change: ofAnother, outcome: outcome.Unavailable, err: errAway}, nil, epoch)
+	known.failed(&result{change: ofAnother, outcome: outcome.Unavailable, err: errAway}, nil, time.Time{}, epoch)
 	if known.retry.standing != none {
 		t.Errorf("no answer about another source: got %+v, want nothing known", known.retry.standing)
 	}
@@ -323,7 +323,7 @@ func TestAlteredStaysRejected(t *testing.T) {
 		note:    "altered",
 		stored:  plantest.ConfigMap("team-a", "settings"),
 		began:   epoch,
-	}, nil, epoch)
+	}, nil, time.Time{}, epoch)
 	foreign := plan.Change{Source: blue, Owner: blue.Key, State: plan.StateForeign, Note: "theirs", Adoptable: true}
 	inTheWay := standing{plan.StateForeign, blue.Key, "theirs", true}
 	byAdmission := standing{state: plan.StateRejected, owner: blue.Key, note: "altered"}
@@ -362,10 +362,10 @@ func TestAlteredIsCreatedAgainForOtherContent(t *testing.T) {
 		err:     outcome.ErrAltered,
 		stored:  have,
 		began:   epoch,
-	}, nil, epoch)
+	}, nil, time.Time{}, epoch)
 	afterAConflict := known
 	conflict := &result{change: recreate(green), outcome: outcome.Conflict, err: errAway, began: epoch}
-	afterAConflict.failed(conflict, have, epoch)
+	afterAConflict.failed(conflict, have, time.Time{}, epoch)
 	for name, tc := range map[string]struct {
 		known record
 		s     *plan.Source

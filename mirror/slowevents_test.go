@@ -14,11 +14,10 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestSlowEventsHoldUpNoOtherNamespace: events in one namespace take twelve
+// TestC84SlowEventsHoldUpNoOtherNamespace: events in one namespace take twelve
 // seconds, and its 40 sources change. The event about a source in another
-// namespace comes as if there were none of them. Fault F2.
-func TestSlowEventsHoldUpNoOtherNamespace(t *testing.T) {
-	skipKnownFault(t)
+// namespace comes as if there were none of them.
+func TestC84SlowEventsHoldUpNoOtherNamespace(t *testing.T) {
 	const others = 40
 	objects := append(teams(3, "team-"), plantest.Namespace("elsewhere"), source())
 	for i := range others {
@@ -49,11 +48,10 @@ func TestSlowEventsHoldUpNoOtherNamespace(t *testing.T) {
 	})(t)
 }
 
-// TestSlowEventsSendNoOldText: each event takes a second, and 20 sources of one
+// TestC84SlowEventsSendNoOldText: each event takes a second, and 20 sources of one
 // name are superseded by another. A new namespace brings each of them a text.
-// Then the source that wins is deleted. Fault F2.
-func TestSlowEventsSendNoOldText(t *testing.T) {
-	skipKnownFault(t)
+// Then the source that wins is deleted.
+func TestC84SlowEventsSendNoOldText(t *testing.T) {
 	objects := append(teams(3, "team-"), source(plantest.CreatedAt(1)))
 	for i := range 20 {
 		namespace := fmt.Sprintf("shared-%02d", i)

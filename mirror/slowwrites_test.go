@@ -8,12 +8,11 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 )
 
-// TestWritesOfTenSeconds: each write takes as long as a webhook that is down,
+// TestC81WritesOfTenSeconds: each write takes as long as a webhook that is down,
 // by its default timeout, and is ignored. From the third content on, when the
 // controller knows how long calls take, as many writes are in flight as the
-// flag allows. Fault F6.
-func TestWritesOfTenSeconds(t *testing.T) {
-	skipKnownFault(t)
+// flag allows.
+func TestC81WritesOfTenSeconds(t *testing.T) {
 	const targets = 512
 	for _, takes := range []time.Duration{8500 * time.Millisecond, 10 * time.Second} {
 		for _, writes := range []int{32, 128} {

@@ -112,6 +112,13 @@ func IsAnswered(err error) bool {
 	return err == nil || errors.As(err, &status) || errors.Is(err, ErrAltered)
 }
 
+// IsBusy reports whether the API server answered a call with 409, 429, 503 or
+// 404: another try may help. A webhook may deny with such a code, too, for ever.
+func IsBusy(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
+}
+
 // slowRefusal is how long a refusal takes that no second one needs to confirm:
 // the default timeout of a webhook.
 const slowRefusal = 10 * time.Second
