@@ -13,6 +13,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -28,8 +29,9 @@ var environment = []string{
 	"HTTP2_READ_IDLE_TIMEOUT_SECONDS=1", "HTTP2_PING_TIMEOUT_SECONDS=1", "KUBE_CACHE_MUTATION_DETECTOR=true",
 }
 
-// stopPatience is how long a controller may take to stop, also if no answers come.
-const stopPatience = 40 * time.Second
+// stopPatience is how long a controller may take to stop, also if no answers
+// come. It promises less, by a clock that a slow machine does not slow down.
+const stopPatience = suite.Patience
 
 // replica is one process of the controller after the other, behind a proxy.
 type replica struct {
