@@ -39,6 +39,7 @@ func TestC35KilledOrStopped(t *testing.T) {
 			if code := first.ExitCode(); sig == syscall.SIGTERM && code != 0 {
 				t.Errorf("exit code %d", code)
 			}
+			w.WaitLog(second.Process, `"Mirroring"`)
 			w.WaitInSync(src, targets...)
 			w.WaitMetrics("the one that took over", second.Process, counted(1, float64(len(targets))))
 			w.Settle(targets[0])
@@ -72,6 +73,7 @@ func TestC61Paused(t *testing.T) {
 	between.Proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Kind: faultproxy.Hold})
 	between.Proxy.EndWatches()
 	halt.Stop()
+	w.WaitLog(second.Process, `"Mirroring"`)
 	w.WaitInSync(src, targets...)
 	w.Resume(first.Process)
 	exits(w, first)
@@ -101,6 +103,7 @@ func TestC35CutOff(t *testing.T) {
 	between.Await("writes are in flight", func() bool { return halt.Held() >= slowPlaces })
 	between.Proxy.Silence()
 	exits(w, first)
+	w.WaitLog(second.Process, `"Mirroring"`)
 	w.WaitInSync(src, targets...)
 	w.Settle(targets[0])
 	sent := len(writesBefore(w, first, second))
