@@ -101,7 +101,7 @@ func TestDocsStopOtherTool(t *testing.T) {
 	ask("kubectl get deployment other-tool -n "+w.Home+" -o jsonpath='{.spec.replicas}'", "0")
 
 	policies.Sh(w, "kubectl apply -f testdata/kyverno-kind.yaml\n"+
-		"kubectl wait crd clusterpolicies.kyverno.io --for=condition=Established\n"+
+		"kubectl wait crd clusterpolicies.kyverno.io --for=condition=Established --timeout=2m\n"+
 		"kubectl apply -f testdata/kyverno-policy.yaml")
 	commands := manual.Commands(t, "deploy/docs/moving.md", "kubectl delete clusterpolicy", "NAME", "other-tool")
 	patch, remove, _ := strings.Cut(commands, "kubectl delete")

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/overlay"
@@ -68,7 +69,8 @@ func startDeployed(w *suite.World, namespace string) (user string, p *shipped.Pr
 	w.Helper()
 	installed, err := shipped.Deployed(w.Context(), w.Cluster, namespace, "mirror-controller", *suite.Binary)
 	if err == nil {
-		p, err = installed.Start(shipped.RunOptions{Args: []string{"--deletion-grace=1s"}})
+		args := append([]string{"--deletion-grace=1s"}, suite.Leased(30*time.Second)...)
+		p, err = installed.Start(shipped.RunOptions{Args: args})
 	}
 	if err != nil {
 		w.Fatal(err)

@@ -42,6 +42,7 @@ func TestC62AChangeInStages(t *testing.T) {
 	a, b, canary := w.NS("a"), w.NS("b"), w.NS("canary")
 	w.LabelNamespace(canary, "tier", "canary")
 	pipeline, step := applyPipeline(w)
+	step += patiently // the page has five minutes
 	apply := func(colour, annotation string) {
 		t.Helper()
 		for _, name := range []string{"settings", "ca-bundle"} {

@@ -156,7 +156,7 @@ func (w *Installed) Start() *shipped.Process {
 	if err != nil {
 		w.Fatal(err)
 	}
-	p, err := as.Start(shipped.RunOptions{Args: suite.Leased(time.Hour)})
+	p, err := as.Start(shipped.RunOptions{Args: suite.Leased(30 * time.Second)})
 	if err != nil {
 		w.Fatal(err)
 	}
