@@ -28,10 +28,10 @@ const (
 	Kubectl           = programs.Kubectl
 )
 
-// startTimeout and stopTimeout bound what one program of the control plane takes
-// to start and to stop. On an idle machine with two cores they take 3 s and 1 s.
-// `make e2e` starts nine control planes at a time: beside four spinning processes
-// that takes half a minute. The rest is for slower machines.
+// startTimeout and stopTimeout bound what one program of the control plane
+// takes to start and to stop. On an idle machine with two cores that is 3 s and
+// 1 s. `make e2e` starts nine control planes at a time: beside four programs
+// that spin that takes half a minute. The rest is for slower machines.
 const (
 	startTimeout = 5 * time.Minute
 	stopTimeout  = 2 * time.Minute
