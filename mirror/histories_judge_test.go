@@ -458,9 +458,9 @@ func (h *history) countRequest(c apitest.Call) {
 }
 
 const (
-	staleEvents  = "the events that are repeated are not those of a new process"
-	wrongEvent   = "an event contradicts the cluster"
-	unannounced  = "a deletion was not announced"
+	staleEvents = "the events that are repeated are not those of a new process"
+	wrongEvent  = "an event contradicts the cluster"
+	unannounced = "a deletion was not announced"
 
 	repeatsWithin = 40 * time.Minute // each event that holds
 )
