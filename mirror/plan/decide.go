@@ -81,13 +81,13 @@ func (r *Rules) TargetNamespaces(v *View, namespaces, objects iter.Seq[string]) 
 // Decide returns the change at a target that brings it in sync with the sources
 // of its name. It does not change its arguments.
 //
-//	object there        | a source claims the target         | none does
-//	--------------------+------------------------------------+----------------------
-//	none                | create                             | nothing
-//	foreign             | nothing; update, if handed over    | nothing
-//	copy of ours        | nothing, update or recreate        | delete, if in scope
-//	copy without label  | update or recreate                 | nothing: it is released
-//	being deleted       | nothing: it is in the way          | nothing
+//	object there        | a source claims the target      | none does
+//	--------------------+---------------------------------+--------------------
+//	none                | create                          | nothing
+//	foreign             | nothing; update, if handed over | nothing
+//	copy of ours        | nothing, update or recreate     | delete, if in scope
+//	copy without label  | update or recreate              | nothing: released
+//	being deleted       | nothing: it is in the way       | nothing
 //
 // Nothing happens if the winner is frozen or holds the target, nor in a namespace
 // that is terminating or absent from the cache, nor under a reserved name.
@@ -230,7 +230,8 @@ func (r *Rules) DependsOnLabels(v *View) bool { return !r.selector.Empty() || le
 // live reads of its source, nil if it is gone, and of its namespace, too, if
 // labels decide. v has the sources in the cache: if it lacks a source that the
 // live read shows, the cache is behind, and the copy stays.
-func (r *Rules) StillUnwanted(c Change, v *View, source *corev1.ConfigMap, ns *corev1.Namespace) bool {
+func (r *Rules) StillUnwanted(c Change, v *View, source *corev1.ConfigMap,
+	ns *corev1.Namespace) bool {
 	inScope := r.opts.Prune || r.scope(c.CopyOf, ns) == NotExcluded
 	if r.winner(v, ns, c.CopyOf) != nil || !inScope {
 		return false

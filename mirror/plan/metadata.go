@@ -74,7 +74,9 @@ func neverCopiedBy(key, label string) (pattern string) {
 	if key == label {
 		return key
 	}
-	i := slices.IndexFunc(neverCopiedKeys, func(pattern string) bool { return matches(pattern, key) })
+	i := slices.IndexFunc(neverCopiedKeys, func(pattern string) bool {
+		return matches(pattern, key)
+	})
 	if i < 0 || key == fluxWatch {
 		return ""
 	}

@@ -53,8 +53,8 @@ func (r *Rules) ExplainExcluded(s *Source, excluded []Exclusion) (why, remedy st
 	case slices.Contains(excluded, ExcludedName):
 		return r.noNamespace(), "create such a namespace, or " + otherFlags
 	case slices.Contains(excluded, ExcludedOwn):
-		return "the only namespace that is selected, " + s.Key.Namespace + ", is that of the source",
-			exclusions[ExcludedOwn].remedy
+		return "the only namespace that is selected, " + s.Key.Namespace +
+			", is that of the source", exclusions[ExcludedOwn].remedy
 	}
 	var causes, remedies []string
 	for _, e := range excluded {
@@ -86,7 +86,8 @@ func (r *Rules) noNamespace() string {
 		text = "no namespace begins with " + strings.Join(r.prefixes, " or ") + excluded
 	}
 	if !r.selector.Empty() {
-		text += ", and has labels that match --namespace-selector=" + Clip(r.selector.String(), maxQuoted)
+		text += ", and has labels that match --namespace-selector=" +
+			Clip(r.selector.String(), maxQuoted)
 	}
 	return text
 }

@@ -60,8 +60,8 @@ func (o *Options) Validate() error {
 		errs = append(errs, errors.New("--all-namespaces=true: cannot be combined with "+
 			"--namespace-prefix: give one of the two"))
 	case !o.AllNamespaces && len(o.NamespacePrefixes) == 0:
-		errs = append(errs, errors.New("--namespace-prefix: required and never empty: give a prefix "+
-			"of the names of the target namespaces, or set --all-namespaces"))
+		errs = append(errs, errors.New("--namespace-prefix: required and never empty: give a "+
+			"prefix of the names of the target namespaces, or set --all-namespaces"))
 	}
 	for _, p := range o.NamespacePrefixes {
 		problem := checkNamespacePrefix(p)

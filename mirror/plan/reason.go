@@ -48,8 +48,8 @@ func (r *Rules) RepairCause(c Change, wasSynced bool) (cause string) {
 // empty.
 func (r *Rules) Restored(c Change, cause string) string {
 	return "Restored from the source " + c.Source.Key.String() + ", because " + repairs[cause] +
-		". To change it, change the source. To keep a ConfigMap of your own, give it another name. " +
-		"Or, if you may patch the namespace, label it " + r.label + "=" + OptOutValue +
+		". To change it, change the source. To keep a ConfigMap of your own, give it another " +
+		"name. Or, if you may patch the namespace, label it " + r.label + "=" + OptOutValue +
 		", which removes all copies from it."
 }
 

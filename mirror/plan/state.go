@@ -14,7 +14,7 @@ const (
 	StateSuperseded              // another source of that name wins the target
 	StateRejected                // the API server rejects the copy
 	StateFight                   // another client keeps changing the copy
-	StateFrozen                  // an annotation of the source is malformed: the copy stays as it is
+	StateFrozen                  // an annotation of the source is malformed: the copy stays
 	StateHeld                    // an annotation of the source holds the target as it is
 	StateOutOfScope              // the copy is out of scope of the flags and stays as it is
 	StateExpiring                // no source claims the copy: it is deleted after its grace

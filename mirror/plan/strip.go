@@ -20,8 +20,8 @@ func (r *Rules) Strip(cm *corev1.ConfigMap) {
 	}
 	kept := make(map[string]string, 8)
 	for _, key := range ourAnnotations {
-		// All copies of a source differ in CopyAnnotation, and a mark stands for it.
-		// CopiedAnnotation has no bound, and a checksum stands for it.
+		// All copies of a source differ in CopyAnnotation: a mark stands for it.
+		// CopiedAnnotation has no bound: a checksum stands for it.
 		value, found := valueOf(cm, key)
 		if found && key != CopyAnnotation && key != CopiedAnnotation {
 			kept[key] = value

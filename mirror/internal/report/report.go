@@ -1,5 +1,6 @@
-// Package report makes the messages about a source: a summary of its targets comes in, messages go out. It keeps the
-// last message of each reason, and knows no clock, no cluster and no client.
+// Package report makes the messages about a source: a summary of its targets
+// comes in, messages go out. It keeps the last message of each reason, and
+// knows no clock, no cluster and no client.
 package report
 
 import (
@@ -39,41 +40,41 @@ type Summary struct {
 	// namespaces; nil: not known, or not needed.
 	Excluded []plan.Exclusion
 
-	at         map[plan.State][]place
-	superseded []place // the first few, of which the note is the winner
+	problems   map[plan.State][]problem
+	superseded []problem // the first few, of which the note is the winner
 	expires    Expiry
 	isNew      bool // no event has announced a copy that expires
 }
 
-// place is a target, and what is wrong there.
-type place struct {
+// problem is a target, and what is wrong there.
+type problem struct {
 	namespace, note string
 	adoptable       bool // the owner of the foreign ConfigMap there can hand it over
 }
 
-func comparePlaces(a, b place) int { return strings.Compare(a.namespace, b.namespace) }
+func compareProblems(a, b problem) int { return strings.Compare(a.namespace, b.namespace) }
 
 // Add adds a target whose state is a problem. note says what is wrong there.
 func (s *Summary) Add(state plan.State, namespace, note string, adoptable bool) {
-	if s.at == nil {
-		s.at = map[plan.State][]place{}
+	if s.problems == nil {
+		s.problems = map[plan.State][]problem{}
 	}
-	s.at[state] = append(s.at[state], place{namespace, note, adoptable})
+	s.problems[state] = append(s.problems[state], problem{namespace, note, adoptable})
 }
 
 // Supersede adds a target that another source wins. Many sources may have many
 // of these, so it keeps only as many as a text names.
 func (s *Summary) Supersede(namespace string, winner types.NamespacedName) {
-	p := place{namespace: namespace, note: winner.String()}
-	at, _ := slices.BinarySearchFunc(s.superseded, p, comparePlaces)
+	p := problem{namespace: namespace, note: winner.String()}
+	at, _ := slices.BinarySearchFunc(s.superseded, p, compareProblems)
 	if at < named {
 		s.superseded = slices.Insert(s.superseded, at, p)
 		s.superseded = s.superseded[:min(named, len(s.superseded))]
 	}
 }
 
-// Expire adds a copy that is deleted at a time. isReported is set if an event has
-// announced that.
+// Expire adds a copy that is deleted at a time. isReported is set if an event
+// has announced that.
 func (s *Summary) Expire(why plan.Unclaimed, namespace string, at time.Time, isReported bool) {
 	if s.expires == nil {
 		s.expires = Expiry{}
@@ -85,8 +86,9 @@ func (s *Summary) Expire(why plan.Unclaimed, namespace string, at time.Time, isR
 // Pending reports whether a target is pending.
 func (s *Summary) Pending() bool { return s.Counts[plan.StatePending] > 0 }
 
-// conditions are the messages that say how a source stands, but for Expiring and Mirrored, in their order. text returns
-// an empty string if the condition does not hold. Some texts name the version of the source.
+// conditions are the messages that say how a source stands, but for Expiring
+// and Mirrored, in their order. text returns an empty string if the condition
+// does not hold. Some texts name the version of the source.
 var conditions = []struct {
 	reason    string
 	text      func(s *Summary) string
@@ -103,10 +105,11 @@ var conditions = []struct {
 	{plan.ReasonHeld, heldText, false},
 }
 
-// Messages returns the messages that hold now, the announcement of deletions first and Mirrored last.
+// Messages returns the messages that hold now, the announcement of deletions
+// first and Mirrored last.
 func (s *Summary) Messages(now time.Time) (all []Message) {
-	for _, places := range s.at {
-		slices.SortFunc(places, comparePlaces)
+	for _, places := range s.problems {
+		slices.SortFunc(places, compareProblems)
 	}
 	add := func(reason, note string) *Message {
 		kind := corev1.EventTypeWarning
@@ -140,7 +143,8 @@ func (s *Summary) Messages(now time.Time) (all []Message) {
 		m := add(plan.ReasonMirrored, text)
 		m.setVersion(version)
 		for _, state := range plan.Counted {
-			// There is no Mirrored while a target is pending, nor of a frozen source.
+			// There is no Mirrored while a target is pending, nor of a frozen
+			// source.
 			if state.Status() < plan.StatusPending {
 				m.Annotations[plan.EventAnnotation(state)] = strconv.Itoa(s.Counts[state])
 			}
@@ -152,4 +156,9 @@ func (s *Summary) Messages(now time.Time) (all []Message) {
 func (m *Message) setVersion(version string) {
 	m.isOfVersion = true
 	m.Annotations[plan.EventVersion] = version
+}
+
+// isMirrored reports whether the source is one that has copies.
+func (s *Summary) isMirrored() bool {
+	return !s.Source.Reserved && s.Source.Frozen == nil && !s.Source.OutOfScope
 }
