@@ -336,14 +336,16 @@ func TestTargetNamespaces(t *testing.T) {
 		"a source":               {"platform", []string{"dev", "gone", "team-a", "team-b"}},
 		"a source of no concern": {"elsewhere", []string{"dev", "gone"}},
 	} {
-		var sources []*Source
-		if tc.from != "" {
-			sources = append(sources, rules.ParseSource(plantest.Source(tc.from, "settings")))
-		}
-		got := slices.Sorted(maps.Keys(rules.TargetNamespaces(NewView(sources), namespaces, objects)))
-		if !slices.Equal(got, tc.want) {
-			t.Errorf("%s: got %q, want %q", name, got, tc.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			var sources []*Source
+			if tc.from != "" {
+				sources = append(sources, rules.ParseSource(plantest.Source(tc.from, "settings")))
+			}
+			got := slices.Sorted(maps.Keys(rules.TargetNamespaces(NewView(sources), namespaces, objects)))
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
 	}
 }
 
@@ -394,12 +396,14 @@ func TestStillUnwanted(t *testing.T) {
 		"C41 the cache shows no source":    {r, nil, src, out, false}, // nor perhaps the labels
 		"no source, and a selector":        {selecting, nil, nil, gold, true},
 	} {
-		v := viewOf(tc.rules, tc.cached...)
-		if got := tc.rules.StillUnwanted(deletion, v, tc.live, tc.ns); got != tc.want {
-			t.Errorf("%s: got %v, want %v", name, got, tc.want)
-		}
-		if got, want := tc.rules.DependsOnLabels(v), tc.cached != nil || tc.rules == selecting; got != want {
-			t.Errorf("%s: got labels that decide %v, want %v", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			v := viewOf(tc.rules, tc.cached...)
+			if got := tc.rules.StillUnwanted(deletion, v, tc.live, tc.ns); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+			if got, want := tc.rules.DependsOnLabels(v), tc.cached != nil || tc.rules == selecting; got != want {
+				t.Errorf("got labels that decide %v, want %v", got, want)
+			}
+		})
 	}
 }

@@ -56,21 +56,23 @@ func TestWhyACopyIsWritten(t *testing.T) {
 		"C65 checksum edited":          {src, have(checksum), false, "metadata", edits},
 		"C65 data and checksum edited": {src, have(edited, checksum), false, "edited", "the copy was edited"},
 	} {
-		v := viewOf(r, tc.source)
-		c := decideAt(r, v, plantest.Namespace("team-a"), stripped(r, tc.have))
-		want := OpUpdate
-		switch {
-		case tc.have == nil:
-			want = OpCreate
-		case strings.HasSuffix(tc.reason, again):
-			want = OpRecreate
-		}
-		if got := r.RepairCause(c, tc.wasSynced); c.Op != want || c.State != StatePending || got != tc.cause {
-			t.Errorf("%s: got %v, %v because of %q, want %v because of %q", name, c.Op, c.State, got, want, tc.cause)
-		}
-		if got := r.Reason(v, c); got != tc.reason {
-			t.Errorf("%s: got %q, want %q", name, got, tc.reason)
-		}
+		t.Run(name, func(t *testing.T) {
+			v := viewOf(r, tc.source)
+			c := decideAt(r, v, plantest.Namespace("team-a"), stripped(r, tc.have))
+			want := OpUpdate
+			switch {
+			case tc.have == nil:
+				want = OpCreate
+			case strings.HasSuffix(tc.reason, again):
+				want = OpRecreate
+			}
+			if got := r.RepairCause(c, tc.wasSynced); c.Op != want || c.State != StatePending || got != tc.cause {
+				t.Errorf("got %v, %v because of %q, want %v because of %q", c.Op, c.State, got, want, tc.cause)
+			}
+			if got := r.Reason(v, c); got != tc.reason {
+				t.Errorf("got %q, want %q", got, tc.reason)
+			}
+		})
 	}
 	if got := r.RepairCause(Change{Op: OpDelete, Have: have()}, true); got != "" {
 		t.Errorf("got %q for a deletion, want no cause", got)

@@ -27,10 +27,12 @@ func TestAllowsTarget(t *testing.T) {
 		},
 			[]string{"a", "kube", "default"}, []string{"kube-system"}},
 	} {
-		for _, ns := range append(tc.yes, tc.no...) {
-			if got, want := testRules(tc.edit).AllowsTarget(ns), slices.Contains(tc.yes, ns); got != want {
-				t.Errorf("%s: %q: got allowed %v, want %v", name, ns, got, want)
+		t.Run(name, func(t *testing.T) {
+			for _, ns := range append(tc.yes, tc.no...) {
+				if got, want := testRules(tc.edit).AllowsTarget(ns), slices.Contains(tc.yes, ns); got != want {
+					t.Errorf("%q: got allowed %v, want %v", ns, got, want)
+				}
 			}
-		}
+		})
 	}
 }

@@ -64,27 +64,29 @@ func TestC31MalformedAnnotations(t *testing.T) {
 		"C54 much like one of copies": {texts{Domain + "/checksums": ""},
 			[]string{"annotation mirror-controller.github.io/checksums" + unknown}},
 	} {
-		src := plantest.Source("platform", "settings")
-		src.Annotations = tc.annotations
-		err := testRules().ParseSource(src).Frozen
-		if err == nil {
-			t.Fatalf("%s: got no error", name)
-		}
-		lines := strings.Split(err.Error(), "\n")
-		if len(lines) != len(tc.want) {
-			t.Fatalf("%s: got %q, want %q", name, lines, tc.want)
-		}
-		if name == "C83 a long label" && !strings.Contains(lines[0], `": must be no more than 63 `) {
-			t.Errorf("%s: got %q, want the cause in it", name, lines[0])
-		}
-		for i, line := range lines {
-			if len(line) > 1000 {
-				t.Errorf("%s: got %d bytes, want a text that fits into an event", name, len(line))
+		t.Run(name, func(t *testing.T) {
+			src := plantest.Source("platform", "settings")
+			src.Annotations = tc.annotations
+			err := testRules().ParseSource(src).Frozen
+			if err == nil {
+				t.Fatal("got no error")
 			}
-			if !strings.HasPrefix(line, tc.want[i]) {
-				t.Errorf("%s: got %q, want it to begin with %q", name, line, tc.want[i])
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(tc.want) {
+				t.Fatalf("got %q, want %q", lines, tc.want)
 			}
-		}
+			if name == "C83 a long label" && !strings.Contains(lines[0], `": must be no more than 63 `) {
+				t.Errorf("got %q, want the cause in it", lines[0])
+			}
+			for i, line := range lines {
+				if len(line) > 1000 {
+					t.Errorf("got %d bytes, want a text that fits into an event", len(line))
+				}
+				if !strings.HasPrefix(line, tc.want[i]) {
+					t.Errorf("got %q, want it to begin with %q", line, tc.want[i])
+				}
+			}
+		})
 	}
 }
 

@@ -75,35 +75,37 @@ func TestC42StripIsIdempotent(t *testing.T) {
 		"a label of another value": plantest.ConfigMap("platform", "settings", plantest.Data("key", "value"),
 			plantest.Label("mirror", "yes")),
 	} {
-		want, argument := cm.DeepCopy(), *cm
-		plantest.Managed(cm)
-		r.Strip(cm)
-		got := cm.DeepCopy()
-		if r.Strip(cm); !reflect.DeepEqual(cm, got) {
-			t.Errorf("%s: got %v, want %v as after the first Strip", name, cm, got)
-		}
-		if !reflect.DeepEqual(&argument, want) {
-			t.Errorf("%s: got the maps of the argument changed to %v, want %v", name, argument, want)
-		}
-		if got, want := payloadDigest(cm), payloadDigest(want); got != want || len(got) != 32 {
-			t.Errorf("%s: got digest %x, want %x", name, got, want)
-		}
-		if got, want := r.MatchesChecksum(cm), r.MatchesChecksum(want); got != want {
-			t.Errorf("%s: got that it matches its checksum %v, want %v", name, got, want)
-		}
-		if !strings.HasPrefix(name, "whole: ") {
-			want.Data, want.BinaryData = nil, nil
-			if !namesItself(want) {
-				delete(want.Annotations, CopyAnnotation)
+		t.Run(name, func(t *testing.T) {
+			want, argument := cm.DeepCopy(), *cm
+			plantest.Managed(cm)
+			r.Strip(cm)
+			got := cm.DeepCopy()
+			if r.Strip(cm); !reflect.DeepEqual(cm, got) {
+				t.Errorf("got %v, want %v as after the first Strip", cm, got)
 			}
-			if _, self := got.Annotations[selfMark]; self {
-				got.Annotations[CopyAnnotation] = got.Namespace + "/" + got.Name
+			if !reflect.DeepEqual(&argument, want) {
+				t.Errorf("got the maps of the argument changed to %v, want %v", argument, want)
 			}
-			maps.DeleteFunc(got.Annotations, func(k, _ string) bool { return strings.HasPrefix(k, "/") })
-		}
-		if !equality.Semantic.DeepEqual(got, want) {
-			t.Errorf("%s: got %v, want %v", name, got, want)
-		}
+			if got, want := payloadDigest(cm), payloadDigest(want); got != want || len(got) != 32 {
+				t.Errorf("got digest %x, want %x", got, want)
+			}
+			if got, want := r.MatchesChecksum(cm), r.MatchesChecksum(want); got != want {
+				t.Errorf("got that it matches its checksum %v, want %v", got, want)
+			}
+			if !strings.HasPrefix(name, "whole: ") {
+				want.Data, want.BinaryData = nil, nil
+				if !namesItself(want) {
+					delete(want.Annotations, CopyAnnotation)
+				}
+				if _, self := got.Annotations[selfMark]; self {
+					got.Annotations[CopyAnnotation] = got.Namespace + "/" + got.Name
+				}
+				maps.DeleteFunc(got.Annotations, func(k, _ string) bool { return strings.HasPrefix(k, "/") })
+			}
+			if !equality.Semantic.DeepEqual(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
 	}
 }
 
@@ -150,16 +152,18 @@ func TestC71StripIsBounded(t *testing.T) {
 		"adoptable but finalizers": {plantest.ConfigMap("team-a", "settings", adopt, finalizers), OpNone, StateForeign},
 		"adoptable":                {plantest.ConfigMap("team-a", "settings", adopt), OpUpdate, StatePending},
 	} {
-		few := decideAt(r, viewOf(r, src), plantest.Namespace("team-a"), stripped(r, test.have))
-		fill(test.have)
-		have := stripped(r, test.have)
-		c := decideAt(r, viewOf(r, src), plantest.Namespace("team-a"), have)
-		if few.Op != test.op && name != "copied list forged" || c.Op != test.op || c.State != test.state {
-			t.Errorf("%s: got %v, and %v, %v with much metadata, want %v, %v", name, few.Op, c.Op, c.State, test.op, test.state)
-		}
-		if size := have.ObjectMeta.Size(); size > 8<<10 || !HasOthers(have) {
-			t.Errorf("%s: got %d bytes of metadata in the cache, others %v, want at most 8 KiB", name, size, HasOthers(have))
-		}
+		t.Run(name, func(t *testing.T) {
+			few := decideAt(r, viewOf(r, src), plantest.Namespace("team-a"), stripped(r, test.have))
+			fill(test.have)
+			have := stripped(r, test.have)
+			c := decideAt(r, viewOf(r, src), plantest.Namespace("team-a"), have)
+			if few.Op != test.op && name != "copied list forged" || c.Op != test.op || c.State != test.state {
+				t.Errorf("got %v, and %v, %v with much metadata, want %v, %v", few.Op, c.Op, c.State, test.op, test.state)
+			}
+			if size := have.ObjectMeta.Size(); size > 8<<10 || !HasOthers(have) {
+				t.Errorf("got %d bytes of metadata in the cache, others %v, want at most 8 KiB", size, HasOthers(have))
+			}
+		})
 	}
 }
 
@@ -189,8 +193,10 @@ func TestC71HasOthers(t *testing.T) {
 			plantest.Label("helm.sh/x", "")(cm)
 		}, true},
 	} {
-		if got := HasOthers(stripped(r, plantest.Copy(r, src, "team-a", test.change))); got != test.want {
-			t.Errorf("%s: got others %v, want %v", name, got, test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := HasOthers(stripped(r, plantest.Copy(r, src, "team-a", test.change))); got != test.want {
+				t.Errorf("got others %v, want %v", got, test.want)
+			}
+		})
 	}
 }
