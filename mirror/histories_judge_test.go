@@ -59,6 +59,9 @@ func (h *history) compare(atRest bool) {
 		if have != nil && v.state == "foreign" && got == "rejected" && spoilt[have.UID] {
 			v.state = got // by admission, as long as the object is there
 		}
+		if have != nil && v.due == "recreate" && got == "rejected" && spoilt[have.UID] {
+			v.due, v.state = "", got // as admission made it, until the source has other content
+		}
 		if hidden && got == "foreign" && v.stops() {
 			v.state, v.owner, remembered = got, known[k].owner, true // the copy of another source is in the way
 		}
@@ -724,12 +727,17 @@ func (o *oracle) countsOf(source key) map[string]int {
 
 // announced are the namespaces in the text of an Expiring.
 var announced = regexp.MustCompile(
-	`\d+ cop(?:y|ies) in (?:namespace ([a-z0-9-]+)|\d+ namespaces \(([^)]*)\)) will be deleted`)
+	`\d+ cop(?:y|ies) in (?:namespace ([a-z0-9./-]+)|\d+ namespaces \(([^)]*)\)) will be deleted`)
 
-// names reports whether the text of an Expiring names the namespace.
-func (e remark) names(namespace string) bool {
+// names reports whether the text of an Expiring names the target, by its namespace
+// or, in a line about sources that the process has never seen, by both.
+func (e remark) names(target key) bool {
+	name := target.String()
+	if e.about.Name == target.Name {
+		name = target.Namespace
+	}
 	for _, m := range announced.FindAllStringSubmatch(e.note, -1) {
-		if slices.Contains(strings.Split(m[1]+m[2], ", "), namespace) {
+		if slices.Contains(strings.Split(m[1]+m[2], ", "), name) {
 			return true
 		}
 	}
@@ -743,15 +751,11 @@ func (h *history) judgeAnnouncement(k, source key, c apitest.Change[*corev1.Conf
 	if h.latestWatch > 10*time.Second {
 		return
 	}
-	known := false // sources that no report has met share the spacing of ten seconds
 	for _, line := range h.lines {
-		known = known || line.about == source && line.reason == plan.ReasonMirrored && line.at.Before(c.At)
-		if line.reason == plan.ReasonExpiring && line.about.Name == source.Name && line.names(k.Namespace) &&
+		if line.reason == plan.ReasonExpiring && line.names(k) &&
 			!line.at.After(c.At.Add(-h.options.DeletionGrace)) && c.At.Sub(line.at) < h.options.DeletionGrace+2*time.Hour {
 			return
 		}
 	}
-	if known {
-		h.found(unannounced, "%v, copy of %v, at %v", k, source, c.At.Sub(h.began))
-	}
+	h.found(unannounced, "%v, copy of %v, at %v", k, source, c.At.Sub(h.began))
 }

@@ -73,5 +73,5 @@ func (r *Rules) MatchesChecksum(cm *corev1.ConfigMap) bool {
 	if !listsCopied {
 		content = contentChecksum(cm, r.label)
 	}
-	return MarksOf(cm).Checksum == content
+	return content != "" && MarksOf(cm).Checksum == content
 }
