@@ -42,14 +42,15 @@ type writer struct {
 //
 // If the API server stores something else than a copy in sync, apply returns
 // that, and an error that is [outcome.ErrAltered].
-func (w *writer) apply(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
+func (w *writer) apply(ctx context.Context, c plan.Change, live *corev1.ConfigMap) (
+	*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	switch c.Op {
 	case plan.OpCreate:
 		return w.create(ctx, c)
 	case plan.OpUpdate:
-		return w.update(ctx, c)
+		return w.update(ctx, c, live)
 	case plan.OpRecreate:
 		if err := w.delete(ctx, c); err != nil && !apierrors.IsNotFound(err) {
 			return nil, err
@@ -83,35 +84,26 @@ func (w *writer) create(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 	return w.verify(plan.OpCreate, c.Source, stored, err)
 }
 
-// update brings an object in sync, and keeps other people's metadata on it. The
-// cache does not hold such metadata, so an object with some is read first.
-//
-// Somebody may write metadata faster than the watch shows it. Therefore the
-// update carries the resourceVersion of the read, and one conflict is followed
-// by another read. The ordinary retry follows the second conflict.
-func (w *writer) update(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
-	if !plan.HasOthers(c.Have) {
-		want := w.rules.Desired(c.Source, c.Key.Namespace, nil)
-		want.UID = c.Have.UID
-		want.ResourceVersion = c.Have.ResourceVersion
-		return w.put(ctx, c, want)
+// update brings an object in sync. live is the object as it was just read, if it
+// has metadata of other people, which the update keeps.
+func (w *writer) update(ctx context.Context, c plan.Change, live *corev1.ConfigMap) (
+	*corev1.ConfigMap, error) {
+	if live != nil {
+		return w.updateBesideOthers(ctx, c, live)
 	}
-	for tries := 1; ; tries++ {
-		live, err := w.readJudged(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		stored, err := w.putBesideOthers(ctx, c, live)
-		if tries == 2 || !apierrors.IsConflict(err) {
-			return stored, err
-		}
-	}
+	want := w.rules.Desired(c.Source, c.Key.Namespace, nil)
+	want.UID = c.Have.UID
+	want.ResourceVersion = c.Have.ResourceVersion
+	return w.put(ctx, c, want)
 }
 
-// readJudged reads the object that c updates. It answers a conflict if the
-// object differs from the one that was judged in more than other people's
-// metadata: the watch brings the target again.
+// readJudged reads the object that c updates, if it has metadata of other people:
+// the cache does not hold that. It answers a conflict if the object differs from
+// the one that was judged in more than such metadata: the watch brings the target
+// again.
 func (w *writer) readJudged(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	live, err := w.at(c).Get(ctx, c.Key.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -124,9 +116,9 @@ func (w *writer) readJudged(ctx context.Context, c plan.Change) (*corev1.ConfigM
 
 var errChanged = errors.New("the object has changed since it was judged")
 
-// putBesideOthers updates live, which was just read, and keeps other people's
-// metadata, unless that leaves no room for the copy.
-func (w *writer) putBesideOthers(ctx context.Context, c plan.Change, live *corev1.ConfigMap) (
+// updateBesideOthers updates live, and keeps other people's metadata unless that
+// leaves no room for the copy.
+func (w *writer) updateBesideOthers(ctx context.Context, c plan.Change, live *corev1.ConfigMap) (
 	*corev1.ConfigMap, error) {
 	stored, err := w.put(ctx, c, w.rules.Desired(c.Source, c.Key.Namespace, live))
 	if isTooLarge(err) {

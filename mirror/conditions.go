@@ -104,7 +104,8 @@ func (r *record) madeByAdmission(f *facts) *condition {
 	if !r.hasAltered(f.have) || !isForeign && !isSameAgain {
 		return nil
 	}
-	return &condition{stands: r.asLastTried(f.decided())}
+	note := r.retry.altered.note
+	return &condition{stands: standing{state: plan.StateRejected, owner: f.change.Owner, note: note}}
 }
 
 // hasAltered reports whether have is what admission made of our own write.

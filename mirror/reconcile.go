@@ -338,7 +338,7 @@ func (r *reconciler) actOnLive(x *attempt) (res result, isThere bool) {
 		return r.write(x, c), true
 	case c.State == plan.StateForeign && x.record.hasAltered(have):
 		res = resultOf(x.change, outcome.ErrAltered)
-		res.note = cmp.Or(x.record.retry.standing.note, res.note)
+		res.note = cmp.Or(x.record.retry.altered.note, res.note)
 		res.stored = have
 	case c.State == plan.StateForeign:
 		res.outcome = outcome.Foreign
@@ -352,15 +352,42 @@ func (r *reconciler) actOnLive(x *attempt) (res result, isThere bool) {
 	return res, true
 }
 
-// write makes the call of a change, unless the process stops.
+// write carries out a change, unless the process stops.
+//
+// Before an update of a copy with other people's metadata it reads the copy.
+// Somebody may write metadata faster than the watch shows it. Therefore such an
+// update carries the resourceVersion of the read, and one conflict is followed by
+// another read. The ordinary retry follows the second conflict.
 func (r *reconciler) write(x *attempt, c plan.Change) result {
+	if c.Op != plan.OpUpdate || !plan.HasOthers(c.Have) {
+		return r.call(x, c, nil)
+	}
+	for tries := 1; ; tries++ {
+		var live *corev1.ConfigMap
+		err := r.reads(x)(x.ctx, func(ctx context.Context) (err error) {
+			live, err = r.writer.readJudged(ctx, c)
+			return err
+		})
+		if err != nil {
+			return resultOf(c, err)
+		}
+		res := r.call(x, c, live)
+		if tries == 2 || !apierrors.IsConflict(res.err) {
+			return res
+		}
+	}
+}
+
+// call makes the calls of a change that write, unless the process stops. live is
+// the object as it was just read, if the change keeps metadata of it.
+func (r *reconciler) call(x *attempt, c plan.Change, live *corev1.ConfigMap) result {
 	if err := x.ctx.Err(); err != nil {
 		return resultOf(c, err)
 	}
 	var stored *corev1.ConfigMap
 	var applied error
 	apply := func(ctx context.Context) error {
-		stored, applied = r.writer.apply(ctx, c)
+		stored, applied = r.writer.apply(ctx, c, live)
 		return applied
 	}
 	err := r.queues.slow.Write(x.writes, x.record.namespaceUID, x.pace, apply)

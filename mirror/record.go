@@ -141,6 +141,7 @@ type retry struct {
 type altered struct {
 	uid     types.UID
 	content content // of the write
+	note    string  // what admission altered, for people
 }
 
 const (
@@ -255,7 +256,11 @@ func (r *record) failed(res *result, have *corev1.ConfigMap, writtenElsewhere, n
 		have = nil
 	}
 	if res.stored != nil {
-		r.retry.altered = altered{uid: res.stored.UID, content: contentOf(res.change.Source)}
+		r.retry.altered = altered{
+			uid:     res.stored.UID,
+			content: contentOf(res.change.Source),
+			note:    res.note,
+		}
 	}
 	r.retry.standing = r.standingAfter(res, now)
 	if res.outcome == outcome.Foreign {

@@ -76,7 +76,7 @@ func TestDecideAtATarget(t *testing.T) {
 	metBefore.retry.standing.owner = base
 	once := failing(blue, outcome.Conflict, 1, 7*s, standing{})
 	altered := failing(blue, outcome.Rejected, 1, 7*s, refused)
-	altered.retry.altered.uid = have.UID
+	altered.retry.altered.uid, altered.retry.altered.note = have.UID, "quota"
 	fought := func(s *plan.Source, inRow int, ago time.Duration) record {
 		return record{repairs: repairs{inRow: inRow, last: epoch.Add(-ago)}}.with(s)
 	}
