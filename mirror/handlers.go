@@ -34,7 +34,7 @@ func (h *handlers) register() error {
 		UpdateFunc: h.configMapUpdated,
 		DeleteFunc: h.configMapDeleted,
 	}, coreinformers.NamespaceHandlerFuncs{
-		AddFunc:    func(ns *corev1.Namespace) { h.namespaceChanged(ns.Name, ns, true) },
+		AddFunc:    func(ns *corev1.Namespace) { h.namespaceChanged(ns.Name, ns) },
 		UpdateFunc: h.namespaceUpdated,
 		DeleteFunc: h.namespaceDeleted,
 	})
@@ -137,9 +137,9 @@ func (h *handlers) namespaceUpdated(old, new *corev1.Namespace) {
 	switch {
 	case old.UID != new.UID:
 		h.queues.slow.Forget(old.UID)
-		h.namespaceChanged(new.Name, new, true)
+		h.namespaceChanged(new.Name, new)
 	case plan.Terminating(old) != plan.Terminating(new), !maps.Equal(old.Labels, new.Labels):
-		h.namespaceChanged(new.Name, new, false)
+		h.namespaceChanged(new.Name, new)
 	}
 }
 
@@ -147,13 +147,13 @@ func (h *handlers) namespaceDeleted(d coreinformers.DeletedNamespace) {
 	if ns := d.OptionalObj; ns != nil {
 		h.queues.slow.Forget(ns.UID)
 	}
-	h.namespaceChanged(d.GetName(), nil, false)
+	h.namespaceChanged(d.GetName(), nil)
 }
 
 // namespaceChanged handles an event about a namespace: for each name that may get
 // a copy there, and for each that has an object there. ns is nil if the namespace
 // is gone.
-func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appeared bool) {
+func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace) {
 	if !h.active.Load() {
 		return
 	}
@@ -167,17 +167,14 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appe
 		names[cm.Name] = true
 	}
 	for name := range names {
-		h.namespaceSeen(key{Namespace: namespace, Name: name}, ns, appeared)
+		h.namespaceSeen(key{Namespace: namespace, Name: name}, ns)
 	}
 }
 
 // namespaceSeen handles an event about a namespace at one target there.
-func (h *handlers) namespaceSeen(k key, ns *corev1.Namespace, appeared bool) {
+func (h *handlers) namespaceSeen(k key, ns *corev1.Namespace) {
 	n := h.records.lock(k.Name)
 	defer n.unlock()
-	if appeared {
-		n.appear(k.Namespace, ns.UID)
-	}
 	view := h.viewOf(k.Name)
 	target := h.cache.Target(k)
 	if ns != nil { // the cache may show a later state already, in which the claim is gone

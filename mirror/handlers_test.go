@@ -158,9 +158,9 @@ func TestKeysThatNamespacesAdd(t *testing.T) {
 			expectKeys(t, stillController(t, objects...), func(h *handlers) {
 				switch {
 				case tc.old == nil:
-					h.namespaceChanged(tc.now.Name, tc.now, true)
+					h.namespaceChanged(tc.now.Name, tc.now)
 				case tc.now == nil:
-					h.namespaceChanged(tc.old.Name, nil, false)
+					h.namespaceChanged(tc.old.Name, nil)
 				default:
 					h.namespaceUpdated(tc.old, tc.now)
 				}

@@ -49,7 +49,7 @@ type controllerMetrics struct {
 	reconcileSeconds             *metrics.HistogramVec
 	maxWorkers, activeWorkers    *metrics.GaugeVec
 	watchErrors, writes, repairs *metrics.CounterVec
-	propagation, fill            *metrics.Histogram
+	propagation                  *metrics.Histogram
 }
 
 func newControllerMetrics() *controllerMetrics {
@@ -95,9 +95,6 @@ func newControllerMetrics() *controllerMetrics {
 		propagation: metrics.NewHistogram(histogram("mirror_propagation_seconds",
 			"Time from when the controller sees a change of a source "+
 				"until its last copy is in sync.", latencyBuckets)),
-		fill: metrics.NewHistogram(histogram("mirror_namespace_fill_seconds",
-			"Time from when the controller sees a new namespace until a copy is in it. One observation for each copy.",
-			latencyBuckets)),
 	}
 }
 
@@ -110,7 +107,7 @@ type Registry interface {
 // register registers the counters, and makes every label value exist.
 func (m *controllerMetrics) register(registry Registry, workers int) {
 	registry.MustRegister(m.reconciles, m.reconcileErrors, m.reconcileSeconds,
-		m.maxWorkers, m.activeWorkers, m.watchErrors, m.writes, m.repairs, m.propagation, m.fill)
+		m.maxWorkers, m.activeWorkers, m.watchErrors, m.writes, m.repairs, m.propagation)
 	for _, operation := range []string{"create", "update", "delete"} {
 		for _, result := range writeResults {
 			m.writes.WithLabelValues(operation, result)

@@ -200,9 +200,6 @@ func (r *reconciler) carriedOut(n *nameRecords, known *record, res *result, now 
 		return
 	}
 	n.status(c.Source.Key).writeAt = now
-	if c.Op == plan.OpCreate && !known.appeared.IsZero() {
-		r.metrics.fill.Observe(now.Sub(known.appeared).Seconds())
-	}
 	if res.cause == "" || known.retry.failures > 0 || known.repairs.inRow >= freeRepairs {
 		return
 	}

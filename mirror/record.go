@@ -77,9 +77,6 @@ type record struct {
 	unclaimed unclaimed
 	retry     retry
 	repairs   repairs
-
-	// appeared is when the namespace appeared, until there is a copy.
-	appeared time.Time
 }
 
 // ownWrite is our own last write. The watch shows it some time after the answer.
@@ -215,7 +212,6 @@ func (r *record) rest(c plan.Change) {
 	}
 	r.lastWrite = ownWrite{}
 	r.retry = retry{}
-	r.appeared = time.Time{}
 }
 
 // succeeded records a change that the API server carried out.
@@ -230,7 +226,6 @@ func (r *record) succeeded(res *result, now time.Time) {
 	}
 	r.content = contentOf(c.Source)
 	r.retry = retry{}
-	r.appeared = time.Time{}
 	r.lastWrite = ownWrite{version: versionOf(res.stored), at: now}
 	if c.Op == plan.OpDelete || c.Op == plan.OpRecreate {
 		r.lastWrite.deleted = c.Have.UID

@@ -504,7 +504,7 @@ func TestEventDecidesAtOnce(t *testing.T) {
 		"a copy is edited": {[]runtime.Object{plantest.Copy(teamRules(), src, "team-a", data("theirs"))},
 			func(h *handlers) { h.targetChanged(settings("team-a")) }},
 		"a namespace appears": {nil, func(h *handlers) {
-			h.namespaceChanged("team-a", plantest.Namespace("team-a"), true)
+			h.namespaceChanged("team-a", plantest.Namespace("team-a"))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -259,12 +259,3 @@ func (n *nameRecords) announceSoon(now time.Time) {
 	}
 	n.reportIn(reportDelay)
 }
-
-// appear records a new namespace, in which the name may get a copy. A fan-out may
-// have seen the namespace before.
-func (n *nameRecords) appear(namespace string, uid types.UID) {
-	known := n.byNamespace[namespace]
-	if known == nil || known.namespaceUID != uid && !known.busy {
-		n.set(namespace, record{namespaceUID: uid, appeared: time.Now()})
-	}
-}
