@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,17 +24,17 @@ func (c clientset) CoreV1() typedcorev1.CoreV1Interface { return c.core }
 type core struct {
 	typedcorev1.CoreV1Interface
 	server  *Server
-	hooked  bool
+	hooks   *atomic.Pointer[Hooks] // nil: the requests have none
 	process int32
 }
 
 func (c core) ConfigMaps(namespace string) typedcorev1.ConfigMapInterface {
 	store := c.server.ConfigMaps
-	return configMapClient{client: client[*corev1.ConfigMap]{c.server, store, namespace, c.hooked, c.process}}
+	return configMapClient{client: client[*corev1.ConfigMap]{c.server, store, namespace, c.hooks, c.process}}
 }
 
 func (c core) Namespaces() typedcorev1.NamespaceInterface {
-	return namespaceClient{client: client[*corev1.Namespace]{c.server, c.server.Namespaces, "", c.hooked, c.process}}
+	return namespaceClient{client: client[*corev1.Namespace]{c.server, c.server.Namespaces, "", c.hooks, c.process}}
 }
 
 type configMapClient struct {
@@ -67,9 +68,12 @@ type client[T Object[T]] struct {
 	server    *Server
 	store     *Store[T]
 	namespace string
-	hooked    bool
+	hooks     *atomic.Pointer[Hooks]
 	process   int32
 }
+
+// hooked reports whether the requests are those of a controller.
+func (c client[T]) hooked() bool { return c.hooks != nil }
 
 // do sends a request, with its hooks if it has any.
 func (c client[T]) do(ctx context.Context, verb, name string, send func(Call) (T, error)) (none T, err error) {
@@ -77,14 +81,14 @@ func (c client[T]) do(ctx context.Context, verb, name string, send func(Call) (T
 	if this.Resource == "namespaces" {
 		this.Namespace = name
 	}
-	if !c.hooked {
+	if !c.hooked() {
 		return send(this)
 	}
 	s.called(this)
 	if this.IsWrite() {
 		defer s.write(writeOf{c.process, Key{Namespace: c.namespace, Name: name}})()
 	}
-	h := s.hooks.Load()
+	h := c.hooks.Load()
 	if h.Before != nil {
 		h.Before(this)
 	}
@@ -136,10 +140,10 @@ func wait(ctx context.Context, d time.Duration) bool {
 // altered returns what a webhook makes of an object that the controller sends.
 func (c client[T]) altered(this Call, sent T) (T, Origin) {
 	cm, ok := any(sent.DeepCopy()).(*corev1.ConfigMap)
-	if !ok || !c.hooked {
-		return sent, Origin{Controller: c.hooked}
+	if !ok || !c.hooked() {
+		return sent, Origin{Controller: c.hooked()}
 	}
-	if alters := c.server.hooks.Load().Alters; alters != nil {
+	if alters := c.hooks.Load().Alters; alters != nil {
 		alters(this, cm)
 	}
 	by := Origin{Controller: true, Altered: !equality.Semantic.DeepEqual(any(cm), any(sent))}
@@ -150,7 +154,7 @@ func (c client[T]) altered(this Call, sent T) (T, Origin) {
 }
 
 func (c client[T]) Create(ctx context.Context, o T, options metav1.CreateOptions) (T, error) {
-	if c.hooked && options.FieldManager == "" {
+	if c.hooked() && options.FieldManager == "" {
 		c.server.isUnsafe("create without a field manager: %s", KeyOf(o))
 	}
 	return c.do(ctx, "create", o.GetName(), func(this Call) (T, error) {
@@ -163,7 +167,7 @@ func (c client[T]) Create(ctx context.Context, o T, options metav1.CreateOptions
 }
 
 func (c client[T]) Update(ctx context.Context, o T, options metav1.UpdateOptions) (T, error) {
-	if c.hooked && (o.GetResourceVersion() == "" || o.GetUID() == "" || options.FieldManager == "") {
+	if c.hooked() && (o.GetResourceVersion() == "" || o.GetUID() == "" || options.FieldManager == "") {
 		c.server.isUnsafe("update without resourceVersion, UID or field manager: %s", KeyOf(o))
 	}
 	return c.do(ctx, "update", o.GetName(), func(this Call) (T, error) {
@@ -174,11 +178,11 @@ func (c client[T]) Update(ctx context.Context, o T, options metav1.UpdateOptions
 
 func (c client[T]) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
 	k, p := Key{Namespace: c.namespace, Name: name}, o.Preconditions
-	if c.hooked && (p == nil || p.UID == nil || p.ResourceVersion == nil || *p.UID == "" || *p.ResourceVersion == "") {
+	if c.hooked() && (p == nil || p.UID == nil || p.ResourceVersion == nil || *p.UID == "" || *p.ResourceVersion == "") {
 		c.server.isUnsafe("delete without preconditions: %s", k)
 	}
 	_, err := c.do(ctx, "delete", name, func(Call) (none T, err error) {
-		return none, c.store.delete(k, p, Origin{Controller: c.hooked})
+		return none, c.store.delete(k, p, Origin{Controller: c.hooked()})
 	})
 	return err
 }
@@ -207,17 +211,24 @@ func (c client[T]) list(ctx context.Context, o metav1.ListOptions, meta *metav1.
 }
 
 func (c client[T]) Watch(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
-	resource, hooks := c.store.resource.Resource, &c.server.hooks
+	resource, hooks := c.store.resource.Resource, c.hooks
+	if !c.hooked() {
+		hooks = &c.server.hooks
+	}
 	if ask(hooks.Load().Plain, resource) {
 		o.SendInitialEvents = nil
 	}
-	lag := func() time.Duration { return ask(hooks.Load().Lags, resource) }
-	lost := func(o T) bool {
-		loses := hooks.Load().Lost
-		return loses != nil && loses(resource, o.GetNamespace())
+	of := watchHooks[T]{
+		lag: func() time.Duration { return ask(hooks.Load().Lags, resource) },
+		lost: func(o T) bool {
+			loses := hooks.Load().Lost
+			return loses != nil && loses(resource, o.GetNamespace())
+		},
+		cut:      ask(hooks.Load().Cuts, resource),
+		bookmark: ask(hooks.Load().Bookmarks, resource),
 	}
 	_, err = c.do(ctx, "watch", "", func(Call) (none T, err error) {
-		w, err = c.store.watch(ctx, o, lost, lag)
+		w, err = c.store.watch(ctx, o, of)
 		return none, err
 	})
 	return w, err

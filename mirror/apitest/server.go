@@ -46,6 +46,11 @@ type Hooks struct {
 	Lags    func(resource string) time.Duration   // how late the watch is
 	Lost    func(resource, namespace string) bool // what the watch does not show, as a half-open connection does
 	Plain   func(resource string) bool            // no watch begins with all objects, as behind an old proxy
+	// Cuts returns after which time a watch that begins with all objects ends,
+	// before it shows their end; 0: it shows it.
+	Cuts func(resource string) time.Duration
+	// Bookmarks returns the time between two bookmarks of a watch; 0: none.
+	Bookmarks func(resource string) time.Duration
 }
 
 // Server is an API server with hooks. Calls of the embedded client have none.
@@ -123,11 +128,17 @@ func validateUpdate(old, cm *corev1.ConfigMap) error {
 }
 
 // CoreV1 returns the client of the controller, whose requests have hooks.
-func (s *Server) CoreV1() typedcorev1.CoreV1Interface { return core{server: s, hooked: true} }
+func (s *Server) CoreV1() typedcorev1.CoreV1Interface { return core{server: s, hooks: &s.hooks} }
 
 // Process returns a client with hooks, for a process of its own.
-func (s *Server) Process() kubernetes.Interface {
-	return clientset{core: core{server: s, hooked: true, process: s.started.Add(1)}}
+func (s *Server) Process() kubernetes.Interface { return s.process(&s.hooks) }
+
+// Apart returns a client for a process that has these hooks instead of those of
+// the server.
+func (s *Server) Apart(hooks *atomic.Pointer[Hooks]) kubernetes.Interface { return s.process(hooks) }
+
+func (s *Server) process(hooks *atomic.Pointer[Hooks]) kubernetes.Interface {
+	return clientset{core: core{server: s, hooks: hooks, process: s.started.Add(1)}}
 }
 
 // Terminate begins to delete a namespace.

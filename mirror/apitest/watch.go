@@ -14,29 +14,38 @@ import (
 type stream[T Object[T]] struct {
 	store    *Store[T]
 	selector labels.Selector
-	lost     func(T) bool         // which changes it does not show
-	lag      func() time.Duration // how long after a change it shows it
-	broken   chan struct{}
+	watchHooks[T]
+	broken chan struct{}
 
 	events chan watch.Event
 	ctx    context.Context //nolint:containedctx // of the request: watch.Interface has none
 	stop   context.CancelFunc
 }
 
+// watchHooks say how a stream differs from what it should be.
+type watchHooks[T any] struct {
+	lost     func(T) bool         // which changes it does not show, as a half-open connection does
+	lag      func() time.Duration // how long after a change it shows it
+	cut      time.Duration        // after which the stream ends, without the end of its list; 0: never
+	bookmark time.Duration        // between two bookmarks; 0: none
+}
+
 func (w *stream[T]) ResultChan() <-chan watch.Event { return w.events }
 func (w *stream[T]) Stop()                          { w.stop() }
 
-// watch streams changes as a watch with a selector shows them: an object that it no longer matches is deleted there,
-// and shown as it was before. lost says which changes it loses, as a half-open connection does.
-func (s *Store[T]) watch(ctx context.Context, o metav1.ListOptions, lost func(T) bool,
-	lag func() time.Duration) (watch.Interface, error) {
+// watch streams changes as a watch with a selector shows them: an object that it
+// no longer matches is deleted there, and shown as it was before.
+func (s *Store[T]) watch(
+	ctx context.Context, o metav1.ListOptions, hooks watchHooks[T]) (watch.Interface, error) {
 	selector, err := labels.Parse(o.LabelSelector)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := &stream[T]{store: s, selector: selector, lost: lost, lag: lag, broken: s.broken, events: make(chan watch.Event)}
+	w := &stream[T]{
+		store: s, selector: selector, watchHooks: hooks, broken: s.broken, events: make(chan watch.Event),
+	}
 	w.ctx, w.stop = context.WithCancel(ctx)
 	next := s.forgotten + len(s.changes)
 	var initial []watch.Event
@@ -47,11 +56,13 @@ func (s *Store[T]) watch(ctx context.Context, o metav1.ListOptions, lost func(T)
 				initial = append(initial, watch.Event{Type: watch.Added, Object: obj.DeepCopy()})
 			}
 		}
-		bookmark := s.empty.DeepCopy()
-		bookmark.SetResourceVersion(strconv.FormatInt(s.version, 10))
-		bookmark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-		initial = append(initial, watch.Event{Type: watch.Bookmark, Object: bookmark})
+		if hooks.cut == 0 {
+			end := s.bookmark()
+			end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+			initial = append(initial, watch.Event{Type: watch.Bookmark, Object: end})
+		}
 	default:
+		w.cut = 0
 		from := number(o.ResourceVersion)
 		for next > s.forgotten && s.changes[next-1-s.forgotten].version > from {
 			next--
@@ -59,6 +70,13 @@ func (s *Store[T]) watch(ctx context.Context, o metav1.ListOptions, lost func(T)
 	}
 	go w.run(initial, next)
 	return w, nil
+}
+
+// bookmark returns the object of a bookmark. The mutex is held.
+func (s *Store[T]) bookmark() T {
+	o := s.empty.DeepCopy()
+	o.SetResourceVersion(strconv.FormatInt(s.version, 10))
+	return o
 }
 
 func number(version string) int64 {
@@ -70,6 +88,15 @@ func (w *stream[T]) run(initial []watch.Event, next int) {
 	defer close(w.events)
 	for _, e := range initial {
 		w.send(e)
+	}
+	var cut, mark <-chan time.Time
+	if w.cut > 0 {
+		cut = time.After(w.cut)
+	}
+	if w.watchHooks.bookmark > 0 {
+		ticker := time.NewTicker(w.watchHooks.bookmark)
+		defer ticker.Stop()
+		mark = ticker.C
 	}
 	for {
 		w.store.mu.Lock()
@@ -87,6 +114,13 @@ func (w *stream[T]) run(initial []watch.Event, next int) {
 		case <-w.broken:
 			w.end()
 			return
+		case <-cut:
+			return
+		case <-mark:
+			w.store.mu.Lock()
+			o := w.store.bookmark()
+			w.store.mu.Unlock()
+			w.send(watch.Event{Type: watch.Bookmark, Object: o})
 		case <-grown:
 		}
 	}
