@@ -42,8 +42,7 @@ type Controller struct {
 func New(client kubernetes.Interface, events EventSender, opts *Options) (*Controller, error) {
 	rules := plan.NewRules(&opts.Options)
 	m := newControllerMetrics()
-	failed := func(resource string) { m.watchErrors.WithLabelValues(resource).Inc() }
-	watched, err := cache.New(client, rules, opts.Label, failed)
+	watched, err := cache.New(client, rules, opts.Label)
 	if err != nil {
 		return nil, fmt.Errorf("set up informers: %w", err)
 	}
@@ -99,7 +98,7 @@ func newNameQueue(name string) workqueue.TypedDelayingInterface[string] {
 // before the controller leads.
 func (c *Controller) RegisterMetrics(registry Registry) {
 	c.metrics.register(registry, c.opts.ConcurrentWrites)
-	registerGauges(registry, c.activeSources, c.records.total)
+	registerGauges(registry, c.activeSources, c.records.total, c.cache.Interrupted)
 }
 
 // activeSources iterates over all sources, once the controller leads.
@@ -181,6 +180,16 @@ func (c *Controller) stopReporting() {
 // Synced reports whether the caches hold everything that was there when the
 // controller started.
 func (c *Controller) Synced() bool { return c.synced.Load() }
+
+// Interrupted returns for how long a watch of the controller has been
+// interrupted, of its two watches the longest time; 0: both are established.
+// While one is interrupted the controller decides by what it saw before.
+func (c *Controller) Interrupted() (longest time.Duration) {
+	for _, resource := range cache.Resources {
+		longest = max(longest, c.cache.Interrupted(resource))
+	}
+	return longest
+}
 
 // lead decides and writes until ctx or term ends and the last write in flight
 // has ended. After a stop it resigns, and waits for the messages on their way.

@@ -45,11 +45,11 @@ var reconcileBuckets = []float64{
 // controllerMetrics are the metrics of a controller. Before they are registered
 // they count nothing.
 type controllerMetrics struct {
-	reconciles, reconcileErrors  *metrics.CounterVec
-	reconcileSeconds             *metrics.HistogramVec
-	maxWorkers, activeWorkers    *metrics.GaugeVec
-	watchErrors, writes, repairs *metrics.CounterVec
-	propagation                  *metrics.Histogram
+	reconciles, reconcileErrors *metrics.CounterVec
+	reconcileSeconds            *metrics.HistogramVec
+	maxWorkers, activeWorkers   *metrics.GaugeVec
+	writes, repairs             *metrics.CounterVec
+	propagation                 *metrics.Histogram
 }
 
 func newControllerMetrics() *controllerMetrics {
@@ -82,8 +82,6 @@ func newControllerMetrics() *controllerMetrics {
 		activeWorkers: gauge("controller_runtime_active_workers",
 			"Copies that are being reconciled."),
 
-		watchErrors: counter("mirror_watch_errors_total",
-			"Failed lists and watches. While they fail, the controller works with old data.", "resource"),
 		writes: counter("mirror_writes_total",
 			"Writes of copies that the API server answered. "+
 				"Result conflict: the object had changed. "+
@@ -107,7 +105,7 @@ type Registry interface {
 // register registers the counters, and makes every label value exist.
 func (m *controllerMetrics) register(registry Registry, workers int) {
 	registry.MustRegister(m.reconciles, m.reconcileErrors, m.reconcileSeconds,
-		m.maxWorkers, m.activeWorkers, m.watchErrors, m.writes, m.repairs, m.propagation)
+		m.maxWorkers, m.activeWorkers, m.writes, m.repairs, m.propagation)
 	for _, operation := range []string{"create", "update", "delete"} {
 		for _, result := range writeResults {
 			m.writes.WithLabelValues(operation, result)
@@ -115,9 +113,6 @@ func (m *controllerMetrics) register(registry Registry, workers int) {
 	}
 	for _, cause := range repairCauses {
 		m.repairs.WithLabelValues(cause)
-	}
-	for _, resource := range cache.Resources {
-		m.watchErrors.WithLabelValues(resource)
 	}
 	for _, result := range reconcileResults {
 		m.reconciles.WithLabelValues(queueName, result)
@@ -129,9 +124,13 @@ func (m *controllerMetrics) register(registry Registry, workers int) {
 }
 
 // registerGauges registers the gauges that are counted at each scrape. total
-// counts the targets in a state.
+// counts the targets in a state; interrupted is that of the cache.
 func registerGauges(
-	registry Registry, sources iter.Seq[*plan.Source], total func(plan.State) int) {
+	registry Registry,
+	sources iter.Seq[*plan.Source],
+	total func(plan.State) int,
+	interrupted func(resource string) time.Duration,
+) {
 	gauge := func(name, help string, labels map[string]string, count func() int) {
 		opts := &metrics.GaugeOpts{
 			Name: name, Help: help, ConstLabels: labels, StabilityLevel: metrics.STABLE,
@@ -163,6 +162,13 @@ func registerGauges(
 	for _, state := range plan.Counted {
 		gauge("mirror_copies", "Wanted and existing copies by state.",
 			map[string]string{"state": state.String()}, func() int { return total(state) })
+	}
+	for _, resource := range cache.Resources {
+		gauge("mirror_watch_interrupted_seconds",
+			"Time since the watch of the resource was established, 0 while it is. "+
+				"Meanwhile the controller works with old data.",
+			map[string]string{"resource": resource},
+			func() int { return int(interrupted(resource).Seconds()) })
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -47,7 +45,6 @@ func (o *options) clientConfig() (*rest.Config, error) {
 	config.DisableCompression = true
 	config.WarningHandlerWithContext = &warnings{rate.Sometimes{Interval: time.Minute}}
 	config.QPS = -1 // no throttle: the API server has its priority and fairness
-	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return untypedRefusals{rt} })
 	// Certificates and credentials are read here for the first time. What is
 	// wrong with them has to be an error of usage.
 	if _, err := rest.HTTPClientFor(config); err != nil {
@@ -73,22 +70,6 @@ func (w *warnings) HandleWarningHeaderWithContext(
 		text = fmt.Sprintf("%.1024s", text)
 		klog.FromContext(ctx).Info("The API server warns", "warning", text)
 	})
-}
-
-// untypedRefusals is a transport that hides the type of errors about refused
-// connections. When client-go's watches recognize such an error, they do not
-// call their error handler, and wait for up to a minute without noticing the
-// end of their context. Then no log line reports that the API server is away,
-// and the process does not stop when asked to.
-type untypedRefusals struct{ http.RoundTripper }
-
-// RoundTrip implements [http.RoundTripper].
-func (t untypedRefusals) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.RoundTripper.RoundTrip(r)
-	if utilnet.IsConnectionRefused(err) {
-		err = errors.New(err.Error())
-	}
-	return resp, err
 }
 
 // findCluster returns how to reach the API server, and where that was found:

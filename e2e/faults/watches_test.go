@@ -124,15 +124,10 @@ func TestC79RelistThatNeverEnds(t *testing.T) {
 			w.Proxy.Inject(faultproxy.Rule{Resources: []string{resource}, Kind: faultproxy.PlainWatch})
 			p := w.StartProxied(nil, "--metrics-bind-address=127.0.0.1:0")
 			w.WaitInSync(src, w.NS("a"))
-			counter := fmt.Sprintf("mirror_watch_errors_total{resource=%q}", resource)
-			w.Until("the failure counts", func() error { // others may come to it
-				served, err := w.Scrape(p)
-				if err == nil && served[counter] < 1 {
-					err = fmt.Errorf("got %v failures", served[counter])
-				}
-				return err
-			})
 			w.WaitLog(p, "the watch does not show the end of what it begins with")
+			w.WaitMetrics("the watch is established", p, map[string]float64{
+				fmt.Sprintf("mirror_watch_interrupted_seconds{resource=%q}", resource): 0,
+			})
 			expire(w.Proxy, resource)
 			src = w.Edit(w.Home, "settings", suite.WithKey("key", "changed"))
 			w.CreateNamespace(w.NS("late"), nil)

@@ -14,6 +14,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,20 +42,28 @@ type Cache struct {
 	configMaps coreinformers.ConfigMapIndexInformer
 	namespaces coreinformers.NamespaceIndexInformer
 	handlers   []cache.ResourceEventHandlerRegistration
+	watches    map[string]*watchState // by resource
 
 	mu    sync.Mutex
 	views map[string]*parsedView // by name; for names that have sources
 }
 
-// New prepares both informers, without any I/O. label is the key of the mirror label. failed is called with one of
-// [Resources] when a list or a watch fails; the informer retries, and the cache is old meanwhile.
-func New(client kubernetes.Interface, rules *plan.Rules, label string, failed func(resource string)) (*Cache, error) {
-	c := &Cache{rules: rules, views: map[string]*parsedView{}}
+// New prepares both informers, without any I/O. label is the key of the mirror
+// label.
+func New(client kubernetes.Interface, rules *plan.Rules, label string) (*Cache, error) {
+	c := &Cache{
+		rules:   rules,
+		watches: map[string]*watchState{},
+		views:   map[string]*parsedView{},
+	}
+	for _, resource := range Resources {
+		c.watches[resource] = newWatchState(resource)
+	}
 	selector := fmt.Sprintf("%s in (%s,%s)", label, plan.SourceValue, plan.CopyValue)
-	ofConfigMaps, failedConfigMaps := newInformer(configMaps, client.CoreV1().ConfigMaps(metav1.NamespaceAll),
-		&corev1.ConfigMap{}, selector, c.stripConfigMap, failed)
-	ofNamespaces, failedNamespaces := newInformer(namespaces, client.CoreV1().Namespaces(),
-		&corev1.Namespace{}, "", stripNamespace, failed)
+	ofConfigMaps, failedConfigMaps := newInformer(c.watches[configMaps], client.CoreV1().ConfigMaps(metav1.NamespaceAll),
+		&corev1.ConfigMap{}, selector, c.stripConfigMap)
+	ofNamespaces, failedNamespaces := newInformer(c.watches[namespaces], client.CoreV1().Namespaces(),
+		&corev1.Namespace{}, "", stripNamespace)
 	c.configMaps = coreinformers.ToConfigMapIndexInformer(ofConfigMaps)
 	c.namespaces = coreinformers.ToNamespaceIndexInformer(ofNamespaces)
 	failedIndexes := c.configMaps.AddTypedIndexers(coreinformers.ConfigMapIndexers{
@@ -94,6 +103,12 @@ func (c *Cache) WaitForSync(ctx context.Context) bool {
 		checkers = append(checkers, h.HasSyncedChecker())
 	}
 	return cache.WaitFor(ctx, "", checkers...)
+}
+
+// Interrupted returns for how long the watch of one of [Resources] has been
+// interrupted; 0: it is established. The cache is old meanwhile.
+func (c *Cache) Interrupted(resource string) time.Duration {
+	return c.watches[resource].interrupted()
 }
 
 // ConfigMap returns the ConfigMap with this key, or nil.

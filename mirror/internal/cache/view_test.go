@@ -23,7 +23,7 @@ type still struct {
 // newStill returns a cache with these objects in it.
 func newStill(t *testing.T, objects ...any) still {
 	t.Helper()
-	c, err := New(fake.NewClientset(), teamRules(), plan.DefaultLabel, func(string) {})
+	c, err := New(fake.NewClientset(), teamRules(), plan.DefaultLabel)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,14 +4,11 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
@@ -60,32 +57,4 @@ func TestListsComeInPages(t *testing.T) {
 			t.Errorf("%s: got %d objects, error %v, want 4 without payload", name, len(items), err)
 		}
 	}
-}
-
-// TestC79LongFill: a watch may take long to show what it begins with, as long as objects come, and once it has shown
-// the end of them it may be silent.
-func TestC79LongFill(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		from := watch.NewFake()
-		w := filled(from, func(err error) { t.Errorf("got %v, want all", err) })
-		go func() {
-			for range 2000 {
-				from.Add(&corev1.ConfigMap{})
-				time.Sleep(fillTimeout / fillPace / 2)
-			}
-			end := &corev1.ConfigMap{}
-			end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-			from.Action(watch.Bookmark, end)
-			time.Sleep(time.Hour)
-			from.Delete(&corev1.ConfigMap{})
-			from.Stop()
-		}()
-		shown := map[watch.EventType]int{}
-		for e := range w.ResultChan() {
-			shown[e.Type]++
-		}
-		if shown[watch.Added] != 2000 || shown[watch.Deleted] != 1 || len(shown) != 3 {
-			t.Errorf("got %v, want all that was shown", shown)
-		}
-	})
 }

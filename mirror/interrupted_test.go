@@ -1,0 +1,194 @@
+package mirror
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
+)
+
+// interruption is a way in which a watch is interrupted.
+type interruption struct {
+	cuts    time.Duration // after which a stream ends, before the end of its list
+	refuses error         // is the answer to lists and watches
+	hangs   bool          // there is no answer to them
+	remedy  string        // which the line has; empty: pages can be listed
+}
+
+// interruptions are the ways that are known, and what the line about them says.
+var interruptions = map[string]interruption{
+	"the end of the list is lost": {cuts: 24 * time.Hour},
+	"cut every 8 s":               {cuts: 8 * time.Second},
+	"cut every 13 s":              {cuts: 13 * time.Second},
+	"cut every half second":       {cuts: 500 * time.Millisecond},
+	"answered with 429": {
+		refuses: apierrors.NewTooManyRequests("storage is (re)initializing", 1),
+		remedy:  "storage is.*an object that it cannot decode",
+	},
+	"answered with 403": {
+		refuses: apierrors.NewForbidden(corev1.Resource("any"), "", errors.New("no permission")),
+		remedy:  "no permission.*grant the verb",
+	},
+	"answered with 500": {
+		refuses: apierrors.NewInternalError(errors.New("etcd has no leader")),
+		remedy:  "etcd has no leader.*check the API server",
+	},
+	"no answer": {hangs: true, remedy: "no answer.*check the API server"},
+}
+
+// of returns hooks that interrupt the watch of a resource in this way.
+func (i interruption) of(resource string) func(*apitest.Hooks) {
+	reads := []apitest.Call{request("list", resource, ""), request("watch", resource, "")}
+	return func(h *apitest.Hooks) {
+		h.Cuts = func(of string) time.Duration {
+			if of == resource {
+				return i.cuts
+			}
+			return 0
+		}
+		h.Hangs = on(i.hangs, reads...)
+		h.Refuses = on(i.refuses, reads...)
+	}
+}
+
+// TestC79Interrupted: the watch of a resource is interrupted, when the controller
+// starts and under one that mirrors. Copies follow within a minute if pages can be
+// listed. Else one line a minute at most names resource, verb, cause and remedy,
+// the first within a minute, and the metric grows. When the cause has gone,
+// copies follow, and the metric is 0.
+func TestC79Interrupted(t *testing.T) {
+	objects := append(teams(60, "team-"), source(data("one"))) // more than a page
+	for name, way := range interruptions {
+		for _, resource := range cache.Resources {
+			t.Run(name+", "+resource+", at the start", func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testInterruptedStart(t, objects, way, resource) })
+			})
+			t.Run(name+", "+resource+", under a leader", inScene(objects, func(t *testing.T, s scene) {
+				s.wantCopies(60, "team-", "one")
+				time.Sleep(time.Hour)
+				s.wantInterrupted(resource, 0)
+				logged := len(s.log())
+				s.Hook(way.of(resource))
+				s.ConfigMaps.Expire()
+				s.Namespaces.Expire()
+				s.edit("platform", data("two"))
+				s.addNamespace("team-new")
+				s.isInterrupted(way, resource, "two", 61, logged)
+			}))
+		}
+	}
+}
+
+func testInterruptedStart(t *testing.T, objects []runtime.Object, way interruption, resource string) {
+	s := newScene(t, objects, func(*Options) {})
+	s.Hook(way.of(resource))
+	defer s.isSafe()
+	defer s.start()()
+	if s.isInterrupted(way, resource, "one", 60, 0); !s.controller.Synced() {
+		t.Error("the caches are not full at the end")
+	}
+}
+
+// isInterrupted fails the test unless the controller does what it should from the
+// moment on at which the watch of a resource was interrupted, with this many bytes
+// in the log. There are so many copies with this value at the end.
+func (s scene) isInterrupted(way interruption, resource, value string, copies, logged int) {
+	s.t.Helper()
+	follow := func() bool { return s.countCopies("team-", value) == copies }
+	began := time.Now()
+	if way.remedy == "" {
+		s.within(time.Minute, "copies", follow)
+	} else {
+		line := regexp.MustCompile(`Cannot list or watch.*verb="(list|watch)".*resource="` + resource)
+		s.within(time.Minute, "line", func() bool { return line.MatchString(s.log()[logged:]) })
+		for range 20 {
+			time.Sleep(time.Minute)
+			s.wantInterrupted(resource, time.Since(began))
+		}
+		for _, l := range strings.Split(s.log()[logged:], "\n") {
+			if strings.Contains(l, "Cannot list") && !regexp.MustCompile(way.remedy).MatchString(l) {
+				s.t.Errorf("got the line %q, want in it %q", l, way.remedy)
+			}
+		}
+		if follow() {
+			s.t.Error("got copies, want none while the watch is interrupted")
+		}
+		s.Hook(func(h *apitest.Hooks) { h.Hangs, h.Refuses = nil, nil })
+		s.within(2*time.Minute, "copies", follow)
+	}
+	time.Sleep(2 * time.Second)
+	s.wantInterrupted(resource, 0)
+	time.Sleep(time.Hour)
+	s.wantInterrupted(resource, 0)
+	if n, minutes := strings.Count(s.log()[logged:], "Cannot list"), 1+time.Since(began)/time.Minute; n > int(minutes) {
+		s.t.Errorf("got %d lines in %d minutes:\n%s", n, minutes, s.log())
+	}
+}
+
+// wantInterrupted fails the test unless the watch of the resource has been
+// interrupted for this long, and the other one is established.
+func (s scene) wantInterrupted(resource string, want time.Duration) {
+	s.t.Helper()
+	synctest.Wait()
+	if got := s.controller.Interrupted(); got < want-2*time.Second || got > want {
+		s.t.Errorf("got a watch that has been interrupted for %v, want %v", got, want)
+	}
+	for _, of := range cache.Resources {
+		value := 0.0
+		if of == resource {
+			value = float64(int(s.controller.Interrupted().Seconds()))
+		}
+		s.wantMetric(value, "mirror_watch_interrupted_seconds", of)
+	}
+}
+
+// TestC79Quiet: nothing changes in a cluster for a day, but that streams end after
+// seven minutes, as an API server ends them, and that it is started again at
+// noon. No line, no list, no request but the watches that follow each other, and
+// a second in the metric.
+func TestC79Quiet(t *testing.T) {
+	for name, every := range map[string]time.Duration{"without bookmarks": 0, "with bookmarks": time.Minute} {
+		t.Run(name, inScene([]runtime.Object{source(data("one"))}, func(t *testing.T, s scene) {
+			s.Hook(func(h *apitest.Hooks) { h.Bookmarks = func(string) time.Duration { return every } })
+			s.ConfigMaps.Break()
+			s.Namespaces.Break()
+			time.Sleep(time.Minute)
+			logged, calls := s.log(), s.Calls()
+			const streams = 200
+			for i := range streams {
+				for range 7 * 60 {
+					time.Sleep(time.Second)
+					if got := s.controller.Interrupted(); got > time.Second {
+						t.Fatalf("got a watch that has been interrupted for %v", got)
+					}
+				}
+				if i == streams/2 {
+					s.ConfigMaps.Expire()
+					s.Namespaces.Expire()
+					continue
+				}
+				s.ConfigMaps.Break()
+				s.Namespaces.Break()
+			}
+			time.Sleep(time.Second)
+			for call, n := range s.Calls() {
+				// One more after the start of the API server: the first was answered with 410.
+				if more := n - calls[call]; more > 0 && (call.Verb != "watch" || more > streams+1) {
+					t.Errorf("got %d more of %v", more, call)
+				}
+			}
+			if lines := strings.TrimPrefix(s.log(), logged); lines != "" {
+				t.Errorf("got lines:\n%s", lines)
+			}
+		}))
+	}
+}
