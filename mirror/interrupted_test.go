@@ -1,63 +1,24 @@
 package mirror
 
 import (
-	"errors"
 	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 )
 
-// interruption is a way in which a watch is interrupted.
-type interruption struct {
-	cuts    time.Duration // after which a stream ends, before the end of its list
-	refuses error         // is the answer to lists and watches
-	hangs   bool          // there is no answer to them
-	remedy  string        // which the line has; empty: pages can be listed
-}
-
-// interruptions are the ways that are known, and what the line about them says.
-var interruptions = map[string]interruption{
-	"the end of the list is lost": {cuts: 24 * time.Hour},
-	"cut every 8 s":               {cuts: 8 * time.Second},
-	"cut every 13 s":              {cuts: 13 * time.Second},
-	"cut every half second":       {cuts: 500 * time.Millisecond},
-	"answered with 429": {
-		refuses: apierrors.NewTooManyRequests("storage is (re)initializing", 1),
-		remedy:  "storage is.*an object that it cannot decode",
-	},
-	"answered with 403": {
-		refuses: apierrors.NewForbidden(corev1.Resource("any"), "", errors.New("no permission")),
-		remedy:  "no permission.*grant the verb",
-	},
-	"answered with 500": {
-		refuses: apierrors.NewInternalError(errors.New("etcd has no leader")),
-		remedy:  "etcd has no leader.*check the API server",
-	},
-	"no answer": {hangs: true, remedy: "no answer.*check the API server"},
-}
-
-// of returns hooks that interrupt the watch of a resource in this way.
-func (i interruption) of(resource string) func(*apitest.Hooks) {
-	reads := []apitest.Call{request("list", resource, ""), request("watch", resource, "")}
-	return func(h *apitest.Hooks) {
-		h.Cuts = func(of string) time.Duration {
-			if of == resource {
-				return i.cuts
-			}
-			return 0
-		}
-		h.Hangs = on(i.hangs, reads...)
-		h.Refuses = on(i.refuses, reads...)
-	}
+// remedies are the causes and remedies that the lines about an interruption have.
+var remedies = map[string]string{
+	"answered with 429": "storage is.*an object that it cannot decode",
+	"answered with 403": "no permission.*grant the verb",
+	"answered with 500": "etcd has no leader.*check the API server",
+	"no answer":         "no answer.*check the API server",
 }
 
 // TestC79Interrupted: the watch of a resource is interrupted, when the controller
@@ -67,30 +28,30 @@ func (i interruption) of(resource string) func(*apitest.Hooks) {
 // copies follow, and the metric is 0.
 func TestC79Interrupted(t *testing.T) {
 	objects := append(teams(60, "team-"), source(data("one"))) // more than a page
-	for name, way := range interruptions {
+	for name, way := range apitest.Interruptions {
 		for _, resource := range cache.Resources {
 			t.Run(name+", "+resource+", at the start", func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { testInterruptedStart(t, objects, way, resource) })
+				synctest.Test(t, func(t *testing.T) { testInterruptedStart(t, objects, name, resource) })
 			})
 			t.Run(name+", "+resource+", under a leader", inScene(objects, func(t *testing.T, s scene) {
 				s.wantCopies(60, "team-", "one")
 				time.Sleep(time.Hour)
 				s.wantInterrupted(resource, 0)
 				logged := len(s.log())
-				s.Hook(way.of(resource))
+				s.Hook(way.Of(resource))
 				s.ConfigMaps.Expire()
 				s.Namespaces.Expire()
 				s.edit("platform", data("two"))
 				s.addNamespace("team-new")
-				s.isInterrupted(way, resource, "two", 61, logged)
+				s.isInterrupted(name, resource, "two", 61, logged)
 			}))
 		}
 	}
 }
 
-func testInterruptedStart(t *testing.T, objects []runtime.Object, way interruption, resource string) {
+func testInterruptedStart(t *testing.T, objects []runtime.Object, way, resource string) {
 	s := newScene(t, objects, func(*Options) {})
-	s.Hook(way.of(resource))
+	s.Hook(apitest.Interruptions[way].Of(resource))
 	defer s.isSafe()
 	defer s.start()()
 	if s.isInterrupted(way, resource, "one", 60, 0); !s.controller.Synced() {
@@ -101,11 +62,11 @@ func testInterruptedStart(t *testing.T, objects []runtime.Object, way interrupti
 // isInterrupted fails the test unless the controller does what it should from the
 // moment on at which the watch of a resource was interrupted, with this many bytes
 // in the log. There are so many copies with this value at the end.
-func (s scene) isInterrupted(way interruption, resource, value string, copies, logged int) {
+func (s scene) isInterrupted(way, resource, value string, copies, logged int) {
 	s.t.Helper()
 	follow := func() bool { return s.countCopies("team-", value) == copies }
 	began := time.Now()
-	if way.remedy == "" {
+	if apitest.Interruptions[way].Lists() {
 		s.within(time.Minute, "copies", follow)
 	} else {
 		line := regexp.MustCompile(`Cannot list or watch.*verb="(list|watch)".*resource="` + resource)
@@ -114,9 +75,10 @@ func (s scene) isInterrupted(way interruption, resource, value string, copies, l
 			time.Sleep(time.Minute)
 			s.wantInterrupted(resource, time.Since(began))
 		}
+		hasRemedy := regexp.MustCompile(remedies[way])
 		for _, l := range strings.Split(s.log()[logged:], "\n") {
-			if strings.Contains(l, "Cannot list") && !regexp.MustCompile(way.remedy).MatchString(l) {
-				s.t.Errorf("got the line %q, want in it %q", l, way.remedy)
+			if strings.Contains(l, "Cannot list") && !hasRemedy.MatchString(l) {
+				s.t.Errorf("got the line %q, want in it %q", l, hasRemedy)
 			}
 		}
 		if follow() {
