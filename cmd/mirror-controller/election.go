@@ -157,17 +157,26 @@ func (o *electionOptions) lock(config *rest.Config) (resourcelock.Interface, err
 // see Get.
 type election struct {
 	resourcelock.Interface
-	elector *leaderelection.LeaderElector
-	begun   chan context.Context // the context of the term, once this process leads
-	cancel  context.CancelFunc   // ends the election, and with it the term
+	// interrupted returns for how long a watch of this process has been
+	// interrupted.
+	interrupted func() time.Duration
+	elector     *leaderelection.LeaderElector
+	begun       chan context.Context // the context of the term, once this process leads
+	cancel      context.CancelFunc   // ends the election, and with it the term
 }
 
 // newElection returns an election that has not begun. The watchdog fails from
 // then on if the term should have ended and has not.
 func (o *electionOptions) newElection(
-	lock resourcelock.Interface, watchdog *leaderelection.HealthzAdaptor,
+	lock resourcelock.Interface,
+	interrupted func() time.Duration,
+	watchdog *leaderelection.HealthzAdaptor,
 ) (*election, error) {
-	e := &election{Interface: lock, begun: make(chan context.Context, 1)}
+	e := &election{
+		Interface:   lock,
+		interrupted: interrupted,
+		begun:       make(chan context.Context, 1),
+	}
 	var err error
 	e.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          e,
@@ -192,6 +201,44 @@ func (o *electionOptions) newElection(
 		watchdog.SetLeaderElection(e.elector)
 	}
 	return e, err
+}
+
+// maxInterrupted is for how long a watch of the process that has the Lease may be
+// interrupted. A restart of an API server takes less, also of its machine.
+const maxInterrupted = 5 * time.Minute
+
+// checkWatches returns an error while a watch has been interrupted for too long.
+// The elector then neither acquires nor renews the Lease, so that a replica
+// whose watches work may lead. Its error comes when the watch is established
+// again, or when ctx ends: the elector logs each try that fails.
+func (e *election) checkWatches(ctx context.Context) error {
+	interrupted := e.interrupted()
+	if interrupted < maxInterrupted || ctx.Err() != nil { // or the elector has waited, and tries once more
+		return ctx.Err()
+	}
+	err := fmt.Errorf("a watch has been interrupted for %v", interrupted.Round(time.Second))
+	klog.FromContext(ctx).Error(err, "Neither acquiring nor renewing the Lease until the watch is established",
+		"lease", e.Describe())
+	_ = wait.PollUntilContextCancel(ctx, time.Second, false, func(context.Context) (bool, error) {
+		return e.interrupted() < maxInterrupted, nil
+	})
+	return err
+}
+
+// Create is how the elector acquires a Lease that is not there yet.
+func (e *election) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if err := e.checkWatches(ctx); err != nil {
+		return err
+	}
+	return e.Interface.Create(ctx, record)
+}
+
+// Update is how the elector acquires a Lease otherwise, and renews it.
+func (e *election) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if err := e.checkWatches(ctx); err != nil {
+		return err
+	}
+	return e.Interface.Update(ctx, record)
 }
 
 // Get reads the Lease, as the elector does before each renewal. It ends a term
@@ -279,7 +326,7 @@ func (e *election) release(ctx context.Context) error {
 		if last == nil && record.HolderIdentity == e.Identity() {
 			record.HolderIdentity = ""
 			record.LeaseDurationSeconds = 1 // the API server refuses 0
-			last = e.Update(ctx, *record)
+			last = e.Interface.Update(ctx, *record)
 		}
 		return last == nil || apierrors.IsNotFound(last), nil
 	}

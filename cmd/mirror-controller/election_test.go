@@ -117,11 +117,21 @@ type replica struct {
 	ready    atomic.Bool
 	inFlight time.Duration // how long the last write takes
 	winding  time.Duration // how long the work takes to return after that
+	blind    atomic.Int64  // since when a watch is interrupted, in Unix nanoseconds; 0: it is established
 
 	election *election
 	began    time.Time // of its term
 	ended    time.Time // of its last write
 	err      chan error
+}
+
+// interrupted returns for how long a watch of the replica has been interrupted.
+func (r *replica) interrupted() time.Duration {
+	since := r.blind.Load()
+	if since == 0 {
+		return 0
+	}
+	return time.Since(time.Unix(0, since))
 }
 
 // pass lets time pass, and all that happens in it.
@@ -142,7 +152,7 @@ func (r *replica) start() *replica {
 	ctx, stop := context.WithTimeout(r.t.Context(), 24*time.Hour)
 	r.stop = stop
 	var err error
-	r.election, err = defaults.newElection(r.lock, r.watchdog)
+	r.election, err = defaults.newElection(r.lock, r.interrupted, r.watchdog)
 	noError(r.t, err)
 	go func() { r.err <- r.election.run(ctx, r.ready.Load, r.work) }()
 	synctest.Wait()

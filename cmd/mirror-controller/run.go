@@ -146,7 +146,7 @@ func control(ctx context.Context, config *rest.Config, opts *options) error {
 	if err != nil {
 		return err
 	}
-	election, err := opts.election.newElection(lock, watchdog)
+	election, err := opts.election.newElection(lock, controller.Interrupted, watchdog)
 	if err != nil {
 		return err
 	}
