@@ -163,7 +163,7 @@ func (p *pod) run(ctx context.Context, t *testing.T, identity string, server *ap
 	watchdog := leaderelection.NewLeaderHealthzAdaptor(stuckTolerance)
 	election, err := defaults.newElection(lock, controller.Interrupted, watchdog)
 	noError(t, err)
-	return election.run(ctx, controller.Synced, controller.Run)
+	return election.run(ctx, canLead(controller), controller.Run)
 }
 
 func (p *pod) log() string { return p.logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
@@ -302,4 +302,24 @@ func TestC79Replicas(t *testing.T) {
 			}))
 		}
 	}
+}
+
+// TestC79WatchesAloneAreRefused, and lists are not, for both replicas: the leader
+// ends after five minutes, and no process leads and ends again and again.
+func TestC79WatchesAloneAreRefused(t *testing.T) {
+	inWorld(func(w *world) {
+		for _, p := range []*pod{w.first, w.second} {
+			p.hooks.Store(&apitest.Hooks{Refuses: func(c apitest.Call) error {
+				if c.Verb == "watch" {
+					return errors.New("refused")
+				}
+				return nil
+			}})
+		}
+		w.server.ConfigMaps.Expire()
+		w.server.Namespaces.Expire()
+		pass(20 * time.Minute)
+		w.holds("")
+		w.ended(1, 0)
+	})(t)
 }

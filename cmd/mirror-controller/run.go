@@ -150,5 +150,12 @@ func control(ctx context.Context, config *rest.Config, opts *options) error {
 	if err != nil {
 		return err
 	}
-	return election.run(ctx, controller.Synced, controller.Run)
+	return election.run(ctx, canLead(controller), controller.Run)
+}
+
+// canLead returns a function that reports whether the controller may stand for
+// election: its caches are full, and its watches are established. One that can
+// list and not watch would lead for five minutes, end, and begin anew.
+func canLead(c *mirror.Controller) func() bool {
+	return func() bool { return c.Synced() && c.Interrupted() == 0 }
 }
