@@ -83,6 +83,16 @@ func (c *Cluster) Stored(ctx context.Context, key, revision string) ([]byte, err
 	return answer.KVs[0].Value, nil
 }
 
+// Corrupt puts a value under a key of etcd that the API server cannot decode, and
+// returns what removes it.
+func (c *Cluster) Corrupt(ctx context.Context, key string) (heal func() error, err error) {
+	var now header
+	err = c.etcd(ctx, "kv/put", map[string]any{"key": []byte(key), "value": []byte("not an object")}, &now)
+	return func() error {
+		return c.etcd(ctx, "kv/deleterange", map[string]any{"key": []byte(key)}, &now)
+	}, err
+}
+
 // etcd calls a method of etcd through its JSON gateway, which spares us its client, and decodes its answer.
 func (c *Cluster) etcd(ctx context.Context, method string, in, out any) error {
 	body, err := json.Marshal(in)

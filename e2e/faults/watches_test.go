@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,4 +135,76 @@ func TestC79RelistThatNeverEnds(t *testing.T) {
 			w.WaitInSync(src, w.NS("a"), w.NS("late"))
 		})
 	}
+}
+
+const interrupted = `mirror_watch_interrupted_seconds{resource="configmaps"}`
+
+// TestC79Undecodable puts an object that cannot be decoded into etcd, in a
+// namespace of no concern: the API server refuses each list and watch of
+// ConfigMaps. A line says so, the leader ends after five minutes, and the standby,
+// which sees as little, does not lead before the object is gone. Nothing is written
+// from old data meanwhile.
+func TestC79Undecodable(t *testing.T) {
+	t.Parallel()
+	w := suite.NewAlone(t, "a")
+	a, late := w.NS("a"), w.NS("late")
+	first, second, _ := newPair(w, "--metrics-bind-address=127.0.0.1:0")
+	w.WaitInSync(w.CreateSource(w.Home, "settings"), a)
+	w.WaitMetrics("the watch is established", first.Process, map[string]float64{interrupted: 0})
+
+	heal, err := w.Cluster.Corrupt(w.Context(), "/registry/configmaps/junk/broken")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*candidate{first, second} {
+		w.WaitLog(c.Process, "search the log of the API server for an object that it cannot decode")
+	}
+	exits(w, first)
+	w.WaitLog(second.Process, "Neither acquiring nor renewing the Lease")
+	metrics, err := w.Scrape(second.Process)
+	if err != nil || metrics[interrupted] < 300 {
+		t.Errorf("got a watch that has been interrupted for %v s, error %v, want 5 minutes", metrics[interrupted], err)
+	}
+	source := w.Edit(w.Home, "settings", suite.WithKey("key", "changed"))
+	w.CreateNamespace(late, nil)
+	if strings.Contains(second.Log(), `"Mirroring"`) {
+		t.Error("the standby leads without a watch")
+	}
+	if err := heal(); err != nil {
+		t.Fatal(err)
+	}
+	w.WaitInSync(source, a, late)
+	w.WaitLog(second.Process, `"Mirroring"`)
+	w.WaitMetrics("the watch is established", second.Process, map[string]float64{interrupted: 0})
+}
+
+// TestC79LeaderGivesWay has a proxy before the leader alone reset its lists and
+// watches of ConfigMaps: after five minutes the standby leads. The process that is
+// started in the place of the first is not ready, and does not stand for election.
+func TestC79LeaderGivesWay(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "a")
+	a, late := w.NS("a"), w.NS("late")
+	first, second, between := newPair(w, "--metrics-bind-address=127.0.0.1:0")
+	w.WaitInSync(w.CreateSource(w.Home, "settings"), a)
+	between.Proxy.Inject(faultproxy.Rule{
+		Verbs: reads, Resources: []string{"configmaps"}, Kind: faultproxy.ResetBefore,
+	})
+	between.Proxy.EndWatches("configmaps")
+	w.WaitLog(first.Process, "Cannot list or watch")
+	exits(w, first)
+	if log := first.Log(); !strings.Contains(log, "Neither acquiring nor renewing the Lease") {
+		t.Error("the log does not say why the Lease was lost")
+	}
+	again := start(w, first.Account, between.Proxy.Kubeconfig(), leased(time.Hour)...)
+	w.WaitLog(second.Process, `"Mirroring"`)
+	source := w.Edit(w.Home, "settings", suite.WithKey("key", "changed"))
+	w.CreateNamespace(late, nil)
+	w.WaitInSync(source, a, late)
+	w.WaitLog(again.Process, "Cannot list or watch")
+	if log := again.Log(); w.Probe(again.Process, "/readyz") == nil || strings.Contains(log, "Attempting to acquire") {
+		t.Error("a process that sees nothing is ready, or stands for election")
+	}
+	between.Proxy.Heal()
+	w.Until("the caches are full", func() error { return w.Probe(again.Process, "/readyz") })
 }
