@@ -15,10 +15,10 @@ import (
 
 // remedies are the causes and remedies that the lines about an interruption have.
 var remedies = map[string]string{
-	"answered with 429": "storage is.*an object that it cannot decode",
+	"answered with 429": "storage is.*one object that it cannot decode",
 	"answered with 403": "no permission.*grant the verb",
-	"answered with 500": "etcd has no leader.*check the API server",
-	"no answer":         "no answer.*check the API server",
+	"answered with 500": "etcd has no leader.*check the log of the API server",
+	"no answer":         "no answer.*network policies before it",
 }
 
 // TestC79Interrupted: the watch of a resource is interrupted, when the controller

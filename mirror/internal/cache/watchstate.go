@@ -233,12 +233,9 @@ func (s *watchState) failed(ctx context.Context, verb string, err error) error {
 
 // remedy returns what to do about an error of a list or a watch.
 func remedy(err error) string {
-	switch {
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 		return "check the credentials, and grant the verb in all namespaces"
-	case apierrors.IsTooManyRequests(err):
-		return "if this goes on, search the log of the API server for an object that it cannot decode, " +
-			"and see its priority and fairness"
 	}
-	return "check the API server, and the proxies and network policies before it"
+	return "check the log of the API server, where one object that it cannot decode is enough, " +
+		"and the proxies and network policies before it"
 }
