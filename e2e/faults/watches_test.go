@@ -117,10 +117,6 @@ func TestC79RelistThatNeverEnds(t *testing.T) {
 		t.Run(resource, func(t *testing.T) {
 			t.Parallel()
 			w := suite.NewProxied(t, suite.New(t, "a"))
-			// A watch has 30 seconds to show its end, and as much again for
-			// each 300 objects, and tests beside this one create some 1,500
-			// namespaces.
-			w.Patience = 5 * time.Minute
 			src := w.CreateSource(w.Home, "settings")
 			w.Proxy.Inject(faultproxy.Rule{Resources: []string{resource}, Kind: faultproxy.PlainWatch})
 			p := w.StartProxied(nil, "--metrics-bind-address=127.0.0.1:0")
@@ -147,6 +143,7 @@ func TestC79Undecodable(t *testing.T) {
 	t.Parallel()
 	w := suite.NewAlone(t, "a")
 	a, late := w.NS("a"), w.NS("late")
+	w.Patience = interruption
 	first, second, _ := newPair(w, "--metrics-bind-address=127.0.0.1:0")
 	w.WaitInSync(w.CreateSource(w.Home, "settings"), a)
 	w.WaitMetrics("the watch is established", first.Process, map[string]float64{interrupted: 0})
@@ -177,6 +174,10 @@ func TestC79Undecodable(t *testing.T) {
 	w.WaitMetrics("the watch is established", second.Process, map[string]float64{interrupted: 0})
 }
 
+// interruption bounds the waits for what comes after five minutes without a watch,
+// and the end of a lease.
+const interruption = 8 * time.Minute
+
 // TestC79LeaderGivesWay has a proxy before the leader alone reset its lists and
 // watches of ConfigMaps: after five minutes the standby leads. The process that is
 // started in the place of the first is not ready, and does not stand for election.
@@ -184,6 +185,7 @@ func TestC79LeaderGivesWay(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")
 	a, late := w.NS("a"), w.NS("late")
+	w.Patience = interruption
 	first, second, between := newPair(w, "--metrics-bind-address=127.0.0.1:0")
 	w.WaitInSync(w.CreateSource(w.Home, "settings"), a)
 	reset := between.Proxy.Inject(faultproxy.Rule{
@@ -195,7 +197,7 @@ func TestC79LeaderGivesWay(t *testing.T) {
 	if log := first.Log(); !strings.Contains(log, "Neither acquiring nor renewing the Lease") {
 		t.Error("the log does not say why the Lease was lost")
 	}
-	again := start(w, first.Account, between.Proxy.Kubeconfig(), leased(time.Hour)...)
+	again := start(w, first.Account, between.Proxy.Kubeconfig(), longLease)
 	w.WaitLog(second.Process, `"Mirroring"`)
 	source := w.Edit(w.Home, "settings", suite.WithKey("key", "changed"))
 	w.CreateNamespace(late, nil)
