@@ -15,7 +15,9 @@
 //	                                                              └──> queue slow: the namespace,
 //	                                                                   if its calls take long
 //
-//	the standing of a target changes ──> queue reports: a name ──> reporter: makes and sends messages
+//	the standing of a target changes ──> queue reports: a name ──> reporter: announces deletions in the log
+//	                                                      │ sources about which a message is due
+//	                                                      └──> queue events: a namespace ──> makes and sends one message
 //
 // A key names sources by their name alone. A target has room for one ConfigMap
 // of a name, so all sources of a name contend for the same copies, and one
@@ -34,7 +36,9 @@
 //   - handlers.go, fanout.go, reconcile.go: the three that decide and queue
 //   - decide.go: the decision; records.go: the records of all targets, and counts
 //   - record.go: what is known of a target; conditions.go: why it waits
-//   - apply.go: the calls that write; report.go, events.go: what is reported
+//   - apply.go: the calls that write
+//   - report.go: what is reported of a name; announce.go: the lines about
+//     deletions; events.go: the messages
 //
 // # Why it is safe
 //
@@ -65,11 +69,16 @@
 //
 // # Reports
 //
-// A change of a standing puts the name into the queue of reports. The reporter
-// makes the messages from what holds at that moment, and at once sends those
-// that are due: that differ from the last one with their reason, announce more
-// deletions, or are half an hour old. While a fan-out runs there is no report,
-// or it would count a part of the copies.
+// A change of a standing puts the name into the queue of reports. Its worker never
+// waits for the API server. It writes the lines of the log that announce
+// deletions: such a line begins the grace of the copies that it counts. Then it
+// queues the sources about which a message is due.
+//
+// A message is made when it is sent, from what holds at that moment. It is due if
+// it differs from the last one with its reason, announces more deletions, or is
+// half an hour old. One message is on its way in each namespace of sources, so a
+// slow webhook there holds up no other. While a fan-out runs there is no report,
+// or it would count a part of the copies; a line waits for that a second at most.
 //
 // Counts may be wrong for a moment, and are right when the queues are empty.
 //
