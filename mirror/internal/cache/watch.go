@@ -75,7 +75,8 @@ func list[L runtime.Object](ctx context.Context, client client[L], selector stri
 			return err
 		})
 	})
-	pages.PageSize, pages.FullListIfExpired = pageSize, false // the informer begins again
+	pages.PageSize = pageSize
+	pages.FullListIfExpired = false // the informer begins again
 	all, _, err := pages.ListWithAlloc(ctx, metav1.ListOptions{LabelSelector: selector})
 	return all, err
 }
