@@ -322,7 +322,8 @@ func TestLinesComeBeforeEvents(t *testing.T) {
 // announced about that source, and not about one that no process has seen.
 func TestReportWaitsForTheFirstFanOut(t *testing.T) {
 	src := source(prefixes("none"))
-	inScene([]runtime.Object{plantest.Namespace("team-000"), src, copyOf(source(), "team-000")}, func(t *testing.T, s scene) {
+	objects := []runtime.Object{plantest.Namespace("team-000"), src, copyOf(source(), "team-000")}
+	inScene(objects, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.wantNone("team-000")
 		if got := s.lastEvent(plan.ReasonExpiring); got.UID != src.UID || got.Regarding != settings("platform") {

@@ -136,14 +136,14 @@ func TestC41CacheIsAhead(t *testing.T) {
 		s.remove("platform")
 		synctest.Wait()
 		n := r.records.lock("settings")
-		x := &attempt{decision: r.decide(n, settings("team-000"), r.viewOf("settings")), ctx: t.Context()}
+		x := &attempt{decision: r.decide(n, settings("team-000"), r.viewOf("settings"))}
 		n.unlock()
-		if _, confirmed := r.confirm(x); !confirmed {
+		if _, confirmed := r.confirm(t.Context(), x); !confirmed {
 			t.Error("got no confirmation without a source")
 		}
 		s.write(source())
 		synctest.Wait()
-		if _, confirmed := r.confirm(x); confirmed || s.CountAll("platform", "get") != 1 {
+		if _, confirmed := r.confirm(t.Context(), x); confirmed || s.CountAll("platform", "get") != 1 {
 			t.Error("got a confirmation by an answer that is older than what the cache shows")
 		}
 	})(t)

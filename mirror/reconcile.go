@@ -36,16 +36,11 @@ type reconciler struct {
 	undeleted rate.Sometimes // limits the log about copies that cannot be deleted
 }
 
-// attempt is one pass over one target: the decision to act, and how its calls are
-// made.
+// attempt is one pass over one target: the decision to act, and how much time its
+// calls have.
 type attempt struct {
 	decision
 	pace slow.Pace
-
-	// ctx ends when the process stops. Then no write begins any more.
-	ctx context.Context
-	// writes ends with the leadership, and with it the writes in flight.
-	writes context.Context
 }
 
 // result is the result of a change.
@@ -86,15 +81,17 @@ func (r *reconciler) turn(ctx, writes context.Context, uid types.UID, pace slow.
 // reconcile brings a target in sync: it decides, makes at most one change,
 // records the result, and decides again. That second decision takes in what
 // happened during the calls, so nobody has to remember that.
+//
+// After the end of ctx no write begins. The end of writes cuts those in flight.
 func (r *reconciler) reconcile(ctx, writes context.Context, k key, pace slow.Pace) {
 	done := r.metrics.reconciling()
-	x := &attempt{decision: r.begin(k, pace), pace: pace, ctx: ctx, writes: writes}
+	x := &attempt{decision: r.begin(k, pace), pace: pace}
 	if !x.act {
 		done(metricOf(result{}, x.wait))
 		return
 	}
 	began := time.Now()
-	res := r.act(x)
+	res := r.act(ctx, writes, x)
 	res.began = began
 	wait := r.finish(x, &res)
 	r.log(ctx, &res, wait)
@@ -216,15 +213,15 @@ func (r *reconciler) carriedOut(n *nameRecords, known *record, res *result, now 
 // act carries out the change. What the cache cannot show, act reads live: before a
 // deletion its premise, and an object in the way of a create. If a foreign object
 // was in the way at the last try, act reads it first; else the create finds it.
-func (r *reconciler) act(x *attempt) result {
+func (r *reconciler) act(ctx, writes context.Context, x *attempt) result {
 	switch {
 	case x.change.Op == plan.OpDelete:
-		if res, confirmed := r.confirm(x); !confirmed {
+		if res, confirmed := r.confirm(ctx, x); !confirmed {
 			return res
 		}
-		return r.write(x, x.change)
+		return r.write(ctx, writes, x, x.change)
 	case x.change.Op == plan.OpCreate && x.record.retry.outcome == outcome.Foreign:
-		if res, isThere := r.actOnLive(x); isThere {
+		if res, isThere := r.actOnLive(ctx, writes, x); isThere {
 			return res
 		}
 		// The read may have taken long.
@@ -232,23 +229,23 @@ func (r *reconciler) act(x *attempt) result {
 		if c.Op != plan.OpCreate {
 			return result{change: c, outcome: outcome.Conflict}
 		}
-		return r.create(x, c)
+		return r.create(ctx, writes, x, c)
 	case x.change.Op == plan.OpCreate:
-		return r.create(x, x.change)
+		return r.create(ctx, writes, x, x.change)
 	}
-	return r.write(x, x.change)
+	return r.write(ctx, writes, x, x.change)
 }
 
 // create creates a copy. If the API server refuses that, there may be an object
 // that the cache does not show: a quota refuses a create before the API server
 // looks for one. Then create makes the change that this object needs.
-func (r *reconciler) create(x *attempt, c plan.Change) result {
-	res := r.write(x, c)
+func (r *reconciler) create(ctx, writes context.Context, x *attempt, c plan.Change) result {
+	res := r.write(ctx, writes, x, c)
 	mayHide := apierrors.IsAlreadyExists(res.err) || res.outcome == outcome.Rejected
 	if !mayHide || errors.Is(res.err, outcome.ErrAltered) {
 		return res
 	}
-	if onLive, isThere := r.actOnLive(x); isThere {
+	if onLive, isThere := r.actOnLive(ctx, writes, x); isThere {
 		return onLive
 	}
 	return res
@@ -257,7 +254,7 @@ func (r *reconciler) create(x *attempt, c plan.Change) result {
 // confirm reads the source live, and the namespace if labels decide, and reports
 // whether the copy may be deleted. A read that began before the end of the grace
 // does not count. If the copy may not be deleted, res is the result.
-func (r *reconciler) confirm(x *attempt) (res result, confirmed bool) {
+func (r *reconciler) confirm(ctx context.Context, x *attempt) (res result, confirmed bool) {
 	c := x.change
 	ns := x.target.Namespace
 	dependsOnLabels := r.rules.DependsOnLabels(x.view)
@@ -267,7 +264,7 @@ func (r *reconciler) confirm(x *attempt) (res result, confirmed bool) {
 	}
 	endOfGrace := x.record.unclaimed.since.Add(r.grace)
 	isPatient := x.pace != slow.Ordinary
-	live, wait, err := r.live.Premise(x.ctx, r.reads(x), c.CopyOf, namespace, endOfGrace, isPatient)
+	live, wait, err := r.live.Premise(ctx, r.reads(x), c.CopyOf, namespace, endOfGrace, isPatient)
 	if dependsOnLabels {
 		ns = live.Namespace
 	}
@@ -294,7 +291,8 @@ func (r *reconciler) confirm(x *attempt) (res result, confirmed bool) {
 func (r *reconciler) isStillDue(x *attempt) bool {
 	target := r.cache.Target(x.change.Key)
 	c := r.rules.Decide(r.cache.View(x.change.Key.Name), target)
-	return c.Op == plan.OpDelete && versionOf(c.Have) == versionOf(x.change.Have) && r.isUnclaimed(x)
+	return c.Op == plan.OpDelete && versionOf(c.Have) == versionOf(x.change.Have) &&
+		r.isUnclaimed(x)
 }
 
 // reads returns how an attempt makes calls that read.
@@ -316,9 +314,9 @@ func (r *reconciler) isUnclaimed(x *attempt) bool {
 
 // actOnLive reads an object that the cache does not show, and makes the change
 // that this object needs. isThere is false if there is none.
-func (r *reconciler) actOnLive(x *attempt) (res result, isThere bool) {
+func (r *reconciler) actOnLive(ctx, writes context.Context, x *attempt) (res result, isThere bool) {
 	k := x.change.Key
-	have, err := r.live.ConfigMap(x.ctx, r.reads(x), k)
+	have, err := r.live.ConfigMap(ctx, r.reads(x), k)
 	switch {
 	case err != nil:
 		return resultOf(x.change, err), true
@@ -332,7 +330,7 @@ func (r *reconciler) actOnLive(x *attempt) (res result, isThere bool) {
 	res = result{change: c, outcome: outcome.Conflict} // the watch will show it
 	switch {
 	case c.Op == plan.OpUpdate, c.Op == plan.OpRecreate:
-		return r.write(x, c), true
+		return r.write(ctx, writes, x, c), true
 	case c.State == plan.StateForeign && x.record.hasAltered(have):
 		res = resultOf(x.change, outcome.ErrAltered)
 		res.note = cmp.Or(x.record.retry.altered.note, res.note)
@@ -355,20 +353,20 @@ func (r *reconciler) actOnLive(x *attempt) (res result, isThere bool) {
 // Somebody may write metadata faster than the watch shows it. Therefore such an
 // update carries the resourceVersion of the read, and one conflict is followed by
 // another read. The ordinary retry follows the second conflict.
-func (r *reconciler) write(x *attempt, c plan.Change) result {
+func (r *reconciler) write(ctx, writes context.Context, x *attempt, c plan.Change) result {
 	if c.Op != plan.OpUpdate || !plan.HasOthers(c.Have) {
-		return r.call(x, c, nil)
+		return r.call(ctx, writes, x, c, nil)
 	}
 	for tries := 1; ; tries++ {
 		var live *corev1.ConfigMap
-		err := r.reads(x)(x.ctx, func(ctx context.Context) (err error) {
+		err := r.reads(x)(ctx, func(ctx context.Context) (err error) {
 			live, err = r.writer.readJudged(ctx, c)
 			return err
 		})
 		if err != nil {
 			return resultOf(c, err)
 		}
-		res := r.call(x, c, live)
+		res := r.call(ctx, writes, x, c, live)
 		if tries == 2 || !apierrors.IsConflict(res.err) {
 			return res
 		}
@@ -377,8 +375,9 @@ func (r *reconciler) write(x *attempt, c plan.Change) result {
 
 // call makes the calls of a change that write, unless the process stops. live is
 // the object as it was just read, if the change keeps metadata of it.
-func (r *reconciler) call(x *attempt, c plan.Change, live *corev1.ConfigMap) result {
-	if err := x.ctx.Err(); err != nil {
+func (r *reconciler) call(
+	ctx, writes context.Context, x *attempt, c plan.Change, live *corev1.ConfigMap) result {
+	if err := ctx.Err(); err != nil {
 		return resultOf(c, err)
 	}
 	var stored *corev1.ConfigMap
@@ -387,7 +386,7 @@ func (r *reconciler) call(x *attempt, c plan.Change, live *corev1.ConfigMap) res
 		stored, applied = r.writer.apply(ctx, c, live)
 		return applied
 	}
-	err := r.queues.slow.Write(x.writes, x.record.namespaceUID, x.pace, apply)
+	err := r.queues.slow.Write(writes, x.record.namespaceUID, x.pace, apply)
 	if err != nil {
 		res := resultOf(c, err)
 		res.deleted = errors.As(applied, &deletedError{}) // also if the creation was cut

@@ -110,7 +110,8 @@ func TestDecideAtATarget(t *testing.T) {
 		"our write is unseen for a minute":     {wrote(blue, maxUnseen), update, true, 0, plan.StatePending, ""},
 		"our deletion is unseen":               {deleted, remove, false, maxUnseen, plan.StateNone, ""},
 		"our deletion is unseen, wanted again": {deleted, update, false, maxUnseen, plan.StatePending, ""},
-		"changed 30 ms after our write": {record{lastWrite: ownWrite{at: epoch.Add(-updateGap + 70)}}.with(green), update, false,
+		"changed 30 ms after our write": {
+			record{lastWrite: ownWrite{at: epoch.Add(-updateGap + 70)}}.with(green), update, false,
 			70, plan.StatePending, ""},
 		"edited 30 ms after our write": {record{lastWrite: ownWrite{at: epoch.Add(-updateGap + 70)}}.with(blue), update, true,
 			0, plan.StatePending, ""},
@@ -463,7 +464,8 @@ func TestOwnWriteIsUnseen(t *testing.T) {
 	}
 }
 
-// TestSettledRecordsAreShared: all records of targets in sync with a source are one struct, after the event of their last write.
+// TestSettledRecordsAreShared: all records of targets in sync with a source are one
+// struct, after the event of their last write.
 // Former contents and namespaces leave none.
 func TestSettledRecordsAreShared(t *testing.T) {
 	inScene(append(teams(100, "team-"), source()), func(t *testing.T, s scene) {

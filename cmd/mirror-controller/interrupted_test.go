@@ -47,7 +47,8 @@ func TestC79NoLeaseWhileInterrupted(t *testing.T) {
 			t.Errorf("error %v, want that the leadership is lost", err)
 		}
 		took := first.ended.Sub(interrupted)
-		if longest := maxInterrupted + defaults.retryPeriod + defaults.renewDeadline; took < maxInterrupted || took > longest {
+		longest := maxInterrupted + defaults.retryPeriod + defaults.renewDeadline
+		if took < maxInterrupted || took > longest {
 			t.Errorf("the term ended after %v, want %v to %v", took, maxInterrupted, longest)
 		}
 		pass(30 * time.Second)

@@ -17,12 +17,11 @@ func TestMain(m *testing.M) {
 	suite.Main(m)
 }
 
-// watched are the resources that the controller watches, reads the verbs that fill its caches, and writes those by
-// which it changes copies.
+// watched are the resources that the controller watches, and reads the verbs that fill its
+// caches.
 var (
 	watched = []string{"configmaps", "namespaces"}
 	reads   = []string{"watch", "list"}
-	writes  = []string{"create", "update", "patch", "delete"}
 )
 
 // expire ends the watches of resources, and has the API server answer that their resourceVersion has expired.

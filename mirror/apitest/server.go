@@ -96,6 +96,9 @@ func (s *Server) admit(op string, old, cm *corev1.ConfigMap) error {
 	if op == "update" {
 		return validateUpdate(old, cm)
 	}
+	if problems := validateAnnotations(cm); len(problems) > 0 {
+		return invalid(cm, problems)
+	}
 	ns, err := s.Namespaces.Get(Key{Name: cm.Namespace})
 	if err == nil && ns.Status.Phase == corev1.NamespaceTerminating {
 		err := apierrors.NewForbidden(corev1.Resource("configmaps"), cm.Name, errors.New("the namespace is being terminated"))
@@ -106,7 +109,7 @@ func (s *Server) admit(op string, old, cm *corev1.ConfigMap) error {
 }
 
 func validateUpdate(old, cm *corev1.ConfigMap) error {
-	problems := apivalidation.ValidateAnnotations(cm.Annotations, field.NewPath("metadata", "annotations"))
+	problems := validateAnnotations(cm)
 	if old.Immutable != nil && *old.Immutable &&
 		(cm.Immutable == nil || !*cm.Immutable || fmt.Sprint(old.Data, old.BinaryData) != fmt.Sprint(cm.Data,
 			cm.BinaryData)) {
@@ -122,9 +125,18 @@ func validateUpdate(old, cm *corev1.ConfigMap) error {
 		}
 	}
 	if len(problems) > 0 {
-		return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), cm.Name, problems)
+		return invalid(cm, problems)
 	}
 	return nil
+}
+
+func validateAnnotations(cm *corev1.ConfigMap) field.ErrorList {
+	return apivalidation.ValidateAnnotations(cm.Annotations, field.NewPath("metadata", "annotations"))
+}
+
+func invalid(cm *corev1.ConfigMap, problems field.ErrorList) error {
+	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind()
+	return apierrors.NewInvalid(kind, cm.Name, problems)
 }
 
 // CoreV1 returns the client of the controller, whose requests have hooks.

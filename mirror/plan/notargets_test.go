@@ -60,18 +60,21 @@ func TestC55ExplainExcluded(t *testing.T) {
 			"correct the annotation namespace-prefix"},
 		"an opt-out": {plantest.Source("platform", "s"), []*corev1.Namespace{optedOut},
 			out + "the namespace has the label mirror=false", "remove that label"},
-		"its end": {plantest.Source("platform", "s"), []*corev1.Namespace{ending, other}, out + "the namespace is being deleted", another},
+		"its end": {plantest.Source("platform", "s"), []*corev1.Namespace{ending, other},
+			out + "the namespace is being deleted", another},
 		"its end, and an opt-out": {plantest.Source("platform", "s"), []*corev1.Namespace{ending, optedOut},
 			out + "the namespace has the label mirror=false", "remove that label"},
 		"C05 a reserved name": {plantest.Source("platform", "kube-root-ca.crt"), []*corev1.Namespace{a, b},
 			out + "another controller writes a ConfigMap of this name into every namespace", "give the source another name"},
 		"C31 frozen": {plantest.Source("platform", "s", plantest.Annotation(PrefixAnnotation, "Team")),
-			[]*corev1.Namespace{a, optedOut}, out + "an annotation of the source is malformed or not known", "correct the annotation"},
+			[]*corev1.Namespace{a, optedOut},
+			out + "an annotation of the source is malformed or not known", "correct the annotation"},
 		"three rules": {plantest.Source("platform", "s", prefix, selector),
 			[]*corev1.Namespace{a, b, plantest.Namespace("team-ab", DefaultLabel, OptOutValue)},
 			out + `the source's annotation mirror-controller.github.io/namespace-prefix="team-a" rules the namespace out, ` +
 				"or the namespace has the label mirror=false, " +
-				`or the source's annotation mirror-controller.github.io/namespace-selector="tier=gold" does not match the namespace`,
+				`or the source's annotation mirror-controller.github.io/namespace-selector="tier=gold" ` +
+				"does not match the namespace",
 			"correct the annotation namespace-prefix, or remove that label, " +
 				"or correct the annotation namespace-selector, or the labels of the namespace"},
 	} {

@@ -140,8 +140,10 @@ func TestTextsSayWhatToDo(t *testing.T) {
 	s.Expire(frozen, "team-z", now.Add(2*time.Hour), false)
 	for reason, want := range map[string]string{
 		plan.ReasonForeign: "Not copied to namespace team-b: another source is there. Remove what is in the way, or " +
-			"rename one of the two. A name that becomes free is noticed within a minute. Not copied to 2 namespaces (team-a, team-c): a foreign ConfigMap is there. Delete or " +
-			"rename it, which is noticed within a minute, or hand it over, which REPLACES ITS DATA: kubectl annotate -n team-a configmap " +
+			"rename one of the two. A name that becomes free is noticed within a minute. " +
+			"Not copied to 2 namespaces (team-a, team-c): a foreign ConfigMap is there. Delete or rename it, " +
+			"which is noticed within a minute, or hand it over, which REPLACES ITS DATA: " +
+			"kubectl annotate -n team-a configmap " +
 			"settings mirror-controller.github.io/adopt=true",
 		plan.ReasonWriteFailed: "Out of sync in namespace team-a: " + strings.Repeat("x", 597) + "…. Fix the cause; the " +
 			"controller retries at least once a minute.",
