@@ -73,7 +73,9 @@ func (w *rewound) backUpAndChange() {
 		w.WaitInSync(w.sources[name], w.a)
 	}
 	w.WaitInSync(w.sources["left"], w.b)
-	hold := w.Proxy.Inject(faultproxy.Rule{Verbs: writes, Resources: []string{"configmaps"}, Kind: faultproxy.Hold})
+	hold := w.Proxy.Inject(faultproxy.Rule{
+		Verbs: []string{"create", "update", "delete"}, Resources: []string{"configmaps"}, Kind: faultproxy.Hold,
+	})
 	w.sources["behind"] = w.Edit(w.Home, "behind", changed)
 	w.sources["missing"] = w.CreateSource(w.Home, "missing")
 	w.Edit(w.Home, "left", suite.WithoutLabel(w.Label))
