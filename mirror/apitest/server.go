@@ -96,14 +96,14 @@ func (s *Server) admit(op string, old, cm *corev1.ConfigMap) error {
 	if op == "update" {
 		return validateUpdate(old, cm)
 	}
-	if problems := validateAnnotations(cm); len(problems) > 0 {
-		return invalid(cm, problems)
-	}
 	ns, err := s.Namespaces.Get(Key{Name: cm.Namespace})
 	if err == nil && ns.Status.Phase == corev1.NamespaceTerminating {
 		err := apierrors.NewForbidden(corev1.Resource("configmaps"), cm.Name, errors.New("the namespace is being terminated"))
 		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 		return err
+	}
+	if problems := validateAnnotations(cm); err == nil && len(problems) > 0 {
+		return invalid(cm, problems)
 	}
 	return err
 }
