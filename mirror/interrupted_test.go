@@ -16,7 +16,7 @@ import (
 // remedies are the causes and remedies that the lines about an interruption have.
 var remedies = map[string]string{
 	"answered with 429": "storage is.*one object that it cannot decode",
-	"answered with 403": "no permission.*grant the verb",
+	"answered with 403": "no permission.*grant list and watch",
 	"answered with 500": "etcd has no leader.*check the log of the API server",
 	"no answer":         "no answer.*network policies before it",
 }

@@ -234,7 +234,7 @@ func (s *watchState) failed(ctx context.Context, verb string, err error) error {
 // remedy returns what to do about an error of a list or a watch.
 func remedy(err error) string {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		return "check the credentials, and grant the verb in all namespaces"
+		return "check the credentials, and grant list and watch in all namespaces"
 	}
 	return "check the log of the API server, where one object that it cannot decode is enough, " +
 		"and the proxies and network policies before it"
