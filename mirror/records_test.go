@@ -1,0 +1,66 @@
+package mirror
+
+import (
+	"fmt"
+	goruntime "runtime"
+	"testing"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// TestC64ManySourcesOfOneName: 1,500 sources of one name select 1,500 targets, and
+// each target lies in the namespace of one of them, so that each has another set
+// of superseded sources. Memory grows by their number, and not by its square.
+func TestC64ManySourcesOfOneName(t *testing.T) {
+	const many = 1500
+	c := stillController(t)
+	n := c.records.lock("settings")
+	defer n.unlock()
+	var sources []*plan.Source
+	for i := range many {
+		sources = append(sources, parsed(plantest.Source(fmt.Sprintf("team-%d", i), "settings")))
+	}
+	n.setOf(sources)
+	before := heapInUse()
+	for i := range many {
+		others := append(append([]*plan.Source{}, sources[:i]...), sources[i+1:]...)
+		r := n.record(sources[i].Key.Namespace, "")
+		r.standing = standing{state: plan.StateSynced, owner: sources[0].Key}
+		r.superseded = n.setOf(others)
+		n.set(sources[i].Key.Namespace, r)
+	}
+	if each := (heapInUse() - before) / many; each > 1500 {
+		t.Errorf("got %d bytes for each target, want at most 1,500", each)
+	}
+	for i, s := range sources {
+		if got := n.status(s.Key).counts[plan.StateSuperseded]; got != many-1 {
+			t.Fatalf("source %d: got %d targets that it does not win, want %d", i, got, many-1)
+		}
+	}
+}
+
+func heapInUse() int {
+	goruntime.GC()
+	var m goruntime.MemStats
+	goruntime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// TestNumbersOfSources: a source that is forgotten leaves its number to another.
+func TestNumbersOfSources(t *testing.T) {
+	c := stillController(t)
+	n := c.records.lock("settings")
+	defer n.unlock()
+	a, b, late := settings("a"), settings("b"), settings("c")
+	n.status(a)
+	n.status(b)
+	n.forget(a)
+	if got := n.status(late).number; got != 0 {
+		t.Errorf("got the number %d, want the free one", got)
+	}
+	set := n.setOf([]*plan.Source{{Key: late}})
+	if !set.has(n.status(late).number) || set.has(n.status(b).number) || set.has(1000) {
+		t.Errorf("got the set %x, want %v alone in it", set, late)
+	}
+}
