@@ -53,3 +53,27 @@ func TestC68AdmissionAndImmutableCopies(t *testing.T) {
 		}))
 	}
 }
+
+// TestC68AlteredOverAnOptOut: admission strips a mark of the copies. The namespace
+// opts out and in again, or the source holds the target for a time. The reason
+// stays admission, and nobody is advised to hand the object over.
+func TestC68AlteredOverAnOptOut(t *testing.T) {
+	for name, tc := range map[string]struct{ begin, end func(scene) }{
+		"opt-out": {func(s scene) { s.optOut("team-000") }, func(s scene) { s.setNamespace("team-000") }},
+		"hold": {func(s scene) { s.edit("platform", plantest.Annotation(plan.PausedAnnotation, "true")) },
+			func(s scene) { s.edit("platform", plantest.Without(plan.PausedAnnotation)) }},
+	} {
+		t.Run(name, inScene(teams(2, "team-"), func(t *testing.T, s scene) {
+			s.alter(plantest.Without(plan.CopyAnnotation))
+			s.write(source())
+			time.Sleep(time.Minute)
+			s.wantNote(plan.ReasonWriteFailed, "admission")
+			tc.begin(s)
+			time.Sleep(time.Minute)
+			tc.end(s)
+			time.Sleep(5 * time.Minute)
+			s.wantEventCount(0, plan.ReasonForeign)
+			s.wantMetric(1, "mirror_copies", "rejected")
+		}))
+	}
+}

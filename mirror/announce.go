@@ -70,6 +70,7 @@ func writeLine(ctx context.Context, text string, source any) {
 func (r *reporter) newDeletions(n *nameRecords, now time.Time) map[key]*announcement {
 	isIncomplete := n.isIncomplete(r.hasSources(n.name))
 	if isIncomplete && now.Before(n.announceBy) {
+		n.reportIn(reportDelay)
 		return nil
 	}
 	n.announceBy = time.Time{}
@@ -180,6 +181,7 @@ func (r *reporter) announceUnseen(ctx context.Context) {
 	for name := range r.unseen.take() {
 		line.copies = map[string]unclaimed{}
 		n := r.records.lock(name)
+		line.isIncomplete = line.isIncomplete || n.isIncomplete(r.hasSources(name))
 		for namespace, known := range n.unannounced() {
 			if !n.hasSeen(known.owner) {
 				r.count(line, namespace, namespace+"/"+name, known, now)
@@ -189,7 +191,7 @@ func (r *reporter) announceUnseen(ctx context.Context) {
 		counted[name] = line.copies
 	}
 	if len(line.Expiry) > 0 {
-		writeLine(ctx, line.Text(r.rules, namedInLines, false), "gone before this process began to lead")
+		writeLine(ctx, line.Text(r.rules, namedInLines, line.isIncomplete), "gone before this process began to lead")
 	}
 	for name, copies := range counted {
 		n := r.records.lock(name)

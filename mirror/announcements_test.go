@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -127,4 +128,48 @@ func TestC84LineWhileEventsAreRefused(t *testing.T) {
 			}
 		}))
 	}
+}
+
+// TestC84LateClaim: the answer to a live read shows a claim. It begins a grace anew
+// that has begun before, and no other: a line does that.
+func TestC84LateClaim(t *testing.T) {
+	began := time.Unix(5000, 0)
+	for name, tc := range map[string]struct{ since, want time.Time }{
+		"begun before":  {began.Add(-time.Second), began},
+		"begun later":   {began.Add(time.Second), began.Add(time.Second)},
+		"not begun yet": {time.Time{}, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			have := copyOf(source(), "team-000")
+			c := stillController(t, have)
+			n := c.records.lock("settings")
+			defer n.unlock()
+			known := record{unclaimed: unclaimed{uid: have.UID, since: tc.since}}
+			change := plan.Change{Op: plan.OpDelete, Key: plan.KeyOf(have), Have: have}
+			res := &result{change: change, outcome: outcome.Claimed, claimedAt: began}
+			c.reconciler.recordResult(n, &known, &attempt{}, res, began.Add(time.Minute))
+			if got := known.unclaimed.since; !got.Equal(tc.want) {
+				t.Errorf("got a grace since %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestC86RecreatedDuringASend: an event about a source takes long, and the source
+// is created again meanwhile. The new one has its own.
+func TestC86RecreatedDuringASend(t *testing.T) {
+	inScene(append(teams(2, "team-"), foreignObject()), func(t *testing.T, s scene) {
+		s.onEvent(func(Event) error { time.Sleep(8 * time.Second); return nil })
+		s.write(source())
+		time.Sleep(2 * time.Second)
+		s.remove("platform")
+		s.write(source())
+		time.Sleep(5 * time.Minute)
+		uid := s.get("platform").UID
+		for _, reason := range []string{plan.ReasonForeign, plan.ReasonMirrored} {
+			if got := s.lastEvent(reason); got.UID != uid {
+				t.Errorf("got %+v, want an event %s about the new source, %s", got, reason, uid)
+			}
+		}
+	})(t)
 }

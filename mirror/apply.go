@@ -139,8 +139,8 @@ func isTooLarge(err error) bool {
 	}
 	return apierrors.IsRequestEntityTooLargeError(err) ||
 		apierrors.IsInvalid(err) && apierrors.HasStatusCause(err, metav1.CauseTypeTooLong) ||
-		strings.Contains(err.Error(), "request is too large") ||
-		strings.Contains(err.Error(), "larger than max")
+		apierrors.IsInternalError(err) && (strings.Contains(err.Error(), "request is too large") ||
+			strings.Contains(err.Error(), "larger than max"))
 }
 
 // put updates an object.

@@ -68,3 +68,25 @@ func TestC85BusyForEverybody(t *testing.T) {
 		}))
 	}
 }
+
+// TestC85RestartOfTheAPIServer: the API server answers one write with 503 as it
+// stops, and is away for two minutes. Then it carries out writes elsewhere, and
+// answers one more so. Nobody is rejected.
+func TestC85RestartOfTheAPIServer(t *testing.T) {
+	inScene(append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		busy := apierrors.NewServiceUnavailable("later")
+		s.refuse(on[error](busy, request("update", "configmaps", "team-001")))
+		s.edit("platform", data("new"))
+		time.Sleep(40 * time.Millisecond) // one try
+		s.refuse(on(errAway, anyCall))
+		time.Sleep(2 * time.Minute)
+		s.refuse(on[error](busy, request("update", "configmaps", "team-001")))
+		s.edit("team-002", data("spoilt"))
+		time.Sleep(30 * time.Second)
+		s.refuse(on[error](nil))
+		time.Sleep(5 * time.Minute)
+		s.wantCopies(3, "team-", "new")
+		s.wantEventCount(0, plan.ReasonWriteFailed)
+	})(t)
+}

@@ -29,7 +29,7 @@ type Event struct {
 // EventSender sends events to the API server.
 type EventSender interface {
 	// Send returns when the API server has the event, or the error for which it
-	// has not. The caller retries.
+	// has not. It ends by itself if there is no answer. The caller retries.
 	Send(ctx context.Context, e Event) error
 }
 
@@ -85,6 +85,7 @@ func (d *dueSources) next(namespace string) (source key, ok bool) {
 type message struct {
 	*report.Message
 	about  key
+	uid    types.UID // of the source; empty: no process has seen it
 	sent   *report.Sent
 	isGone bool                 // the last fan-out has not met the source
 	copies map[string]unclaimed // whose deletion the message announces, by namespace
@@ -129,7 +130,7 @@ func (r *reporter) nextMessage(source key, now time.Time) *message {
 		}
 		return nil
 	}
-	m := &message{Message: next, about: source, sent: sent, isGone: s.Source == nil}
+	m := &message{Message: next, about: source, uid: sent.UID(), sent: sent, isGone: s.Source == nil}
 	if m.Reason == plan.ReasonExpiring {
 		m.copies = n.expiring(source)
 	}
@@ -155,11 +156,9 @@ func (r *reporter) send(ctx context.Context, m *message) error {
 	if ns == nil && m.isGone || ns != nil && plan.Terminating(ns) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	return r.events.Send(ctx, Event{
 		Regarding:   m.about,
-		UID:         m.sent.UID(),
+		UID:         m.uid,
 		Type:        m.Type,
 		Reason:      m.Reason,
 		Note:        m.Note,
@@ -173,6 +172,9 @@ func (r *reporter) recordSent(m *message, err error) {
 	n := r.records.lock(m.about.Name)
 	defer n.unlock()
 	now := time.Now()
+	if m.sent.UID() != m.uid { // the source was created again meanwhile, and has no events yet
+		return
+	}
 	if err != nil && !m.isGone {
 		m.sent.Refused(m.Message, now, refusalOf(err))
 		return

@@ -32,7 +32,7 @@ func (d *decider) fanOut(name string) {
 	n.view = first
 	n.comparing = false
 	for _, s := range first.All() {
-		n.status(s.Key) // until a report forgets it
+		n.status(s.Key).sent.Begin(s.ConfigMap.UID) // until a report forgets it
 	}
 	n.reportSoon()
 }

@@ -404,7 +404,7 @@ func (c *Controller) leftOver() map[string]int {
 		for _, r := range n.byNamespace {
 			// An object that the watch does not show is retried.
 			if r.retry.outcome != outcome.Foreign && r.state != plan.StateForeign && r.state != plan.StateRejected &&
-				r.retry != (retry{}) || r.lastWrite != (ownWrite{}) || r.unclaimed != (unclaimed{}) || r.busy {
+				r.retry != (retry{altered: r.retry.altered}) || r.lastWrite != (ownWrite{}) || r.unclaimed != (unclaimed{}) || r.busy {
 				left[fmt.Sprintf("retries (%+v)", *r)]++
 			}
 		}

@@ -181,7 +181,10 @@ func (r *reconciler) recordResult(
 	case res.outcome == outcome.Terminating && isClosed:
 		*known = record{namespaceUID: known.namespaceUID} // its return is an event
 	default:
-		if res.outcome == outcome.Claimed && known.unclaimed.uid != "" {
+		// Only a grace that has begun begins anew. After a claim that came and went
+		// meanwhile a new line begins it.
+		begun := known.unclaimed.since
+		if res.outcome == outcome.Claimed && !begun.IsZero() && begun.Before(res.claimedAt) {
 			known.unclaimed.since = res.claimedAt
 		}
 		known.failed(res, x.target.Have, r.written.elsewhere(res.change.Key.Namespace), now)
@@ -285,7 +288,7 @@ func (r *reconciler) confirm(ctx context.Context, x *attempt) (res result, confi
 	return res, r.isStillDue(x)
 }
 
-// isStillDue reports whether a deletion that was decided is still right by what
+// isStillDue reports whether a deletion that was decided is still due by what
 // the cache shows now, and no source has claimed the copy meanwhile. The read may
 // have taken long, and its answer may be older than the cache.
 func (r *reconciler) isStillDue(x *attempt) bool {

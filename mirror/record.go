@@ -180,7 +180,7 @@ func (r *record) observe(f *facts) {
 		r.lastWrite = ownWrite{}
 	}
 	if f.change.Op == plan.OpNone && r.madeByAdmission(f) == nil {
-		r.rest(f.change)
+		r.rest(f)
 	}
 }
 
@@ -200,8 +200,14 @@ func (r *record) observeClaim(f *facts) {
 	}
 }
 
-// rest records that nothing is to be done until an event or a fan-out.
-func (r *record) rest(c plan.Change) {
+// rest records that nothing is to be done until an event or a fan-out. What
+// admission made of our own write stays known while it is there.
+func (r *record) rest(f *facts) {
+	c := f.change
+	kept := retry{}
+	if c.State != plan.StateSynced && r.hasAltered(f.have) {
+		kept.altered = r.retry.altered
+	}
 	switch c.State {
 	case plan.StateNone:
 		*r = record{namespaceUID: r.namespaceUID, busy: r.busy}
@@ -211,7 +217,7 @@ func (r *record) rest(c plan.Change) {
 		r.content = content{}
 	}
 	r.lastWrite = ownWrite{}
-	r.retry = retry{}
+	r.retry = kept
 }
 
 // succeeded records a change that the API server carried out.
@@ -239,7 +245,7 @@ func (r *record) failed(res *result, have *corev1.ConfigMap, writtenElsewhere, n
 	switch {
 	case outcome.IsBusy(res.err) && r.retry.busySince.IsZero():
 		r.retry.busySince = now
-	case res.err != nil && outcome.IsAnswered(res.err) && !outcome.IsBusy(res.err):
+	case res.err != nil && !outcome.IsBusy(res.err):
 		r.retry.busySince = time.Time{}
 	}
 	since := r.retry.busySince

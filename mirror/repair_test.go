@@ -402,6 +402,8 @@ func TestC71OthersMetadata(t *testing.T) {
 		"too large for a message": {[]plantest.Option{edited, label}, 1, 2, false, message},
 		"too large for a request": {[]plantest.Option{edited, label}, 1, 2, false,
 			apierrors.NewRequestEntityTooLargeError("")},
+		"too large for a policy": {[]plantest.Option{edited, label}, 2, 2, true,
+			rejected("values larger than max of the team")},
 		"invalid by a policy":   {[]plantest.Option{edited, label}, 2, 2, true, invalid()},
 		"forbidden by a policy": {[]plantest.Option{edited, label}, 2, 2, true, rejected("policy")},
 	} {

@@ -16,9 +16,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// eventTimeout bounds a request: a webhook that takes 10 seconds, its default,
-// may still let the event pass.
-const eventTimeout = 15 * time.Second
+// eventTimeout bounds a request: a webhook may take 30 seconds, and let the event
+// pass.
+const eventTimeout = 35 * time.Second
 
 // eventSender sends the events of package mirror. It counts an event that
 // repeats the last one on that one, as kubectl describe shows it: "x3 over 5m".

@@ -104,8 +104,8 @@ func grouped(problems []problem) (all []group) {
 	return all
 }
 
-// supersededText explains the order of
-// sources, because their owners may not know of each other.
+// supersededText explains the order of sources, because their owners may not know
+// of each other.
 func supersededText(s *Summary) string {
 	if len(s.superseded) == 0 {
 		return ""
