@@ -21,8 +21,8 @@ func valueOf(cm *corev1.ConfigMap, key string) (value string, found bool) {
 	return value, found
 }
 
-// Marks are what a ConfigMap says of itself in the annotations of a copy. Anybody
-// may have written them.
+// Marks are the annotations of a copy, by which a ConfigMap names its source.
+// Anybody may have written them.
 type Marks struct {
 	// Itself is set if the copy annotation names the ConfigMap itself. It is never
 	// a source then, for any instance.

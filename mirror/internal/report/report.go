@@ -54,7 +54,8 @@ type problem struct {
 
 func compareProblems(a, b problem) int { return strings.Compare(a.namespace, b.namespace) }
 
-// Add adds a target whose state is a problem. note says what is wrong there.
+// Add adds a target whose state is a problem. note describes what is
+// wrong there.
 func (s *Summary) Add(state plan.State, namespace, note string, adoptable bool) {
 	if s.problems == nil {
 		s.problems = map[plan.State][]problem{}
@@ -86,8 +87,8 @@ func (s *Summary) Expire(why plan.Unclaimed, namespace string, at time.Time, isR
 // Pending reports whether a target is pending.
 func (s *Summary) Pending() bool { return s.Counts[plan.StatePending] > 0 }
 
-// conditions are the messages that say how a source stands, but for Expiring
-// and Mirrored, in their order. text returns an empty string if the condition
+// conditions are the messages about how a source stands, but for Expiring and
+// Mirrored, in their order. text returns an empty string if the condition
 // does not hold. Some texts name the version of the source.
 var conditions = []struct {
 	reason    string

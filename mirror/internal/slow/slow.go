@@ -8,7 +8,8 @@
 // when a call there is answered in time.
 //
 // Not every late answer shows a slow namespace: the API server may stall for a
-// moment, or be slow for everybody. The file learn.go tells these apart.
+// moment, or be slow for everybody. The file learn.go
+// distinguishes these.
 //
 // A call must be conditional: after a cut nobody knows whether the API server
 // carried it out.
