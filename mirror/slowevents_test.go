@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -85,5 +87,43 @@ func TestC84SlowEventsSendNoOldText(t *testing.T) {
 		if len(old) > 0 {
 			t.Errorf("got %d texts of before the deletion, the last %s", len(old), old[len(old)-1])
 		}
+	})(t)
+}
+
+// TestC84LimitOfEvents: the API server takes four events a second, and answers
+// the others with 429. Each of 120 sources has its event within 90 seconds.
+func TestC84LimitOfEvents(t *testing.T) {
+	const sources, perSecond = 120, 4
+	objects := teams(2, "team-")
+	for i := range sources / 10 {
+		objects = append(objects, plantest.Namespace(fmt.Sprintf("home-%02d", i)))
+	}
+	inScene(objects, func(t *testing.T, s scene) {
+		var mu sync.Mutex
+		var second time.Time
+		taken := 0
+		s.onEvent(func(Event) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if now := time.Now().Truncate(time.Second); now != second {
+				second = now
+				taken = 0
+			}
+			if taken == perSecond {
+				return apierrors.NewTooManyRequests("limit reached", 1)
+			}
+			taken++
+			return nil
+		})
+		for i := range sources {
+			s.write(plantest.Source(fmt.Sprintf("home-%02d", i/10), fmt.Sprintf("settings-%03d", i)))
+		}
+		s.within(90*time.Second, "Mirrored of each source", func() bool {
+			about := map[key]bool{}
+			for _, e := range s.eventsOf(plan.ReasonMirrored) {
+				about[e.Regarding] = true
+			}
+			return len(about) == sources
+		})
 	})(t)
 }
