@@ -403,8 +403,9 @@ func (c *Controller) leftOver() map[string]int {
 		left["pending targets"] += n.pending
 		for _, r := range n.byNamespace {
 			// An object that the watch does not show is retried.
-			if r.retry.outcome != outcome.Foreign && r.state != plan.StateForeign && r.state != plan.StateRejected &&
-				r.retry != (retry{altered: r.retry.altered}) || r.lastWrite != (ownWrite{}) || r.unclaimed != (unclaimed{}) || r.busy {
+			isRetried := r.retry.outcome == outcome.Foreign || r.state == plan.StateForeign || r.state == plan.StateRejected
+			hasRetry := r.retry != (retry{altered: r.retry.altered})
+			if hasRetry && !isRetried || r.lastWrite != (ownWrite{}) || r.unclaimed != (unclaimed{}) || r.busy {
 				left[fmt.Sprintf("retries (%+v)", *r)]++
 			}
 		}
