@@ -38,6 +38,11 @@ func (s scene) silentDeletions() func() []string {
 	}
 }
 
+// countAnnouncements returns the number of lines of the log that announce deletions.
+func (s scene) countAnnouncements() int {
+	return strings.Count(s.log(), fmt.Sprintf("reason=%q", plan.ReasonExpiring))
+}
+
 // isAnnounced reports whether a line of the log has announced the deletion of
 // the copy in a namespace.
 func (s scene) isAnnounced(namespace string) bool {
@@ -127,6 +132,56 @@ func TestC84LineWhileEventsAreRefused(t *testing.T) {
 				t.Errorf("got deletions without a line before: %v", all)
 			}
 		}))
+	}
+}
+
+// TestC84LinesOfASource: eight namespaces opt out each second. The source has a line a
+// second, which names them all.
+func TestC84LinesOfASource(t *testing.T) {
+	const optOuts = 40
+	edit := func(o *Options) { o.DeletionGrace = 5 * time.Second }
+	inSceneWith(append(teams(optOuts+1, "team-"), source()), edit, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		silent := s.silentDeletions()
+		for i := range optOuts {
+			s.optOut(fmt.Sprintf("team-%03d", i))
+			time.Sleep(time.Second / 8)
+		}
+		time.Sleep(time.Minute)
+		s.wantCopies(1, "team-", "value")
+		if n := s.countAnnouncements(); n == 0 || n > 7 {
+			t.Errorf("got %d lines in five seconds, want one a second", n)
+		}
+		if all := silent(); len(all) > 0 {
+			t.Errorf("got deletions without a line before: %v", all)
+		}
+	})(t)
+}
+
+// TestC84GraceOfCountedCopies: while a line is written, a copy is claimed or is to be
+// deleted for another reason. Its grace does not begin.
+func TestC84GraceOfCountedCopies(t *testing.T) {
+	have := copyOf(source(), "team-000")
+	counted := unclaimed{uid: have.UID}
+	for name, tc := range map[string]struct {
+		now    unclaimed
+		begins bool
+	}{
+		"as it was counted": {counted, true},
+		"claimed":           {unclaimed{}, false},
+		"another object":    {unclaimed{uid: "another"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := stillController(t, have)
+			n := c.records.lock("settings")
+			defer n.unlock()
+			n.set("team-000", record{unclaimed: tc.now})
+			c.reporter.beginGraces(n, map[string]unclaimed{"team-000": counted})
+			known := n.byNamespace["team-000"]
+			if begins := known != nil && !known.unclaimed.since.IsZero(); begins != tc.begins {
+				t.Errorf("got a grace that begins: %v, want %v", begins, tc.begins)
+			}
+		})
 	}
 }
 

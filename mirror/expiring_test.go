@@ -150,6 +150,9 @@ func TestC65AnnouncementDuringAFanOut(t *testing.T) {
 		runs(true)
 		time.Sleep(2 * reportDelay)
 		s.wantEventCount(0, plan.ReasonExpiring) // it may count a part of the copies
+		if n := s.countAnnouncements(); n != 0 {
+			t.Errorf("got %d lines during the fan-out, want none", n)
+		}
 		runs(false)
 		s.within(time.Second, "announcement", func() bool { return s.countEvents(plan.ReasonExpiring) > 0 })
 	})(t)
@@ -298,7 +301,7 @@ func TestC47ForgedSourcesOfCopies(t *testing.T) {
 	edit := func(o *Options) { o.DeletionGrace = 5 * time.Minute }
 	inSceneWith(append(teams(200, "team-"), source()), edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		events := s.countEvents(plan.ReasonExpiring)
+		events, lines := s.countEvents(plan.ReasonExpiring), s.countAnnouncements()
 		for n := range 150 { // fifteen seconds
 			for i := range forged {
 				of := plantest.Source(fmt.Sprintf("team-%03d", n), fmt.Sprintf("forged-%d", i))
@@ -308,6 +311,9 @@ func TestC47ForgedSourcesOfCopies(t *testing.T) {
 		}
 		if n := s.countEvents(plan.ReasonExpiring) - events; n == 0 || n > 3*forged {
 			t.Errorf("got %d announcements, want one in ten seconds for each name", n)
+		}
+		if n := s.countAnnouncements() - lines; n == 0 || n > 2 {
+			t.Errorf("got %d lines, want one that all names share", n)
 		}
 		s.optOut("team-000")
 		s.within(time.Second, "announcement of a copy of platform/settings", func() bool {

@@ -79,8 +79,8 @@ type stream struct {
 	cancel context.CancelFunc
 	// timeout cancels the request, unless the list is whole before.
 	timeout *time.Timer
-	// whole is since when the list is known to be whole; it may be in the future.
-	// Zero: it is not known, or the stream has ended.
+	// whole is the time from which the list counts as whole. It may be in the
+	// future. Zero: nothing shows yet that the list is whole, or the stream has ended.
 	whole time.Time
 }
 
@@ -130,14 +130,14 @@ func (s *watchState) watch(
 	s.current = opened
 	s.mu.Unlock()
 	if !lists {
-		opened.isWhole(plainPeriod)
+		opened.setWhole(plainPeriod)
 	}
 	go opened.run(ctx, source)
 	return opened, nil
 }
 
-// isWhole records that the list is whole, if the stream is open after a time.
-func (s *stream) isWhole(after time.Duration) {
+// setWhole records that the list is whole, if the stream is still open after a time.
+func (s *stream) setWhole(after time.Duration) {
 	s.timeout.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,15 +169,15 @@ func (s *stream) run(ctx context.Context, source watch.Interface) {
 	}
 }
 
-// judged takes in what an event shows of the stream. It returns the event, but an
-// error without its type. An error that the resourceVersion is too old keeps it:
-// it asks for a list, and is no failure.
+// judged records what an event shows about the stream, and returns the event. It
+// removes the type of an error, unless the error says that the resourceVersion is
+// too old: that error asks for a list, and is no failure.
 func (s *stream) judged(ctx context.Context, e watch.Event) watch.Event {
 	err := apierrors.FromObject(e.Object)
 	switch {
 	case e.Type != watch.Error:
 		if !s.lists || isEnd(e) {
-			s.isWhole(0)
+			s.setWhole(0)
 		}
 	case !apierrors.IsResourceExpired(err):
 		e.Object = &metav1.Status{
@@ -195,7 +195,7 @@ func isEnd(e watch.Event) bool {
 		o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 }
 
-// end takes in that the stream ends.
+// end records that the stream has ended.
 func (s *stream) end() {
 	s.timeout.Stop()
 	s.cancel()
@@ -211,9 +211,10 @@ func (s *stream) end() {
 }
 
 // failed returns an error of a list or a watch without its type, and logs it, at
-// most once a minute. client-go retries what it recognizes as 429 or as a
-// connection that was refused for ever, calls no handler, does not list, and may
-// not notice the end of its context for a minute.
+// most once a minute. client-go has a loop of its own for an error that it
+// recognizes as 429 or as a refused connection. The loop never ends by itself. It
+// calls no handler, does not list, and may notice the end of its context a minute
+// late.
 func (s *watchState) failed(ctx context.Context, verb string, err error) error {
 	text := err.Error()
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
