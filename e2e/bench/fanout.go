@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -51,6 +54,38 @@ func fanOut(n, rounds int, createBar string) benchmark {
 			}
 		})
 	}}
+}
+
+// othersMetadata is an edit of a source with n copies, each of which has a label of other people. The limit is as many
+// plain updates: the controller reads each copy before it, because an update must keep that label.
+func othersMetadata(n, rounds int) benchmark {
+	prefix := fmt.Sprintf("others-%d-", n)
+	return benchmark{fmt.Sprintf("OthersMetadata/n=%d", n), func(b *bench) {
+		b.clear()
+		name, targets := "labelled", b.createNamespaces(prefix, n)
+		plain := order{Op: opCreate, Names: []string{name}, Namespaces: targets, Version: "0"}
+		b.limit(plain)
+		b.with(prefix, func(c *controller) {
+			c.publish(plain)
+			b.labelCopies(name, targets)
+			c.quiet()
+			for round := range rounds {
+				edit := plain
+				edit.Op, edit.Version = opUpdate, fmt.Sprintf("%d-", round+1)
+				uses := alternately(round, func() use { return c.publish(edit) }, func() use { return b.limit(edit) })
+				b.compare("update/bar=2.50", uses[0].took, uses[1].took)
+				b.compareCPU("bar=2.50", n, uses[0], uses[1])
+			}
+		})
+	}}
+}
+
+// labelCopies puts a label on the copy of the name in each namespace, as another controller would.
+func (b *bench) labelCopies(name string, namespaces []string) {
+	patch := []byte(`{"metadata":{"labels":{"example.com/owner":"somebody"}}}`)
+	parallel(namespaces, func(namespace string) {
+		get(b.maps(namespace).Patch(b.ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}))
+	})
 }
 
 // use is what something takes: time, CPU time of the program that does it, and that of API server and etcd.

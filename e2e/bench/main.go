@@ -66,11 +66,12 @@ func stages() [][]benchmark {
 			besideHanging(5*n, refused, "60s"), besideHanging(5*n, succeeds, "90s")}
 	}
 	return [][]benchmark{
-		{fanOut(*fanOutTo, *rounds, "1.10"), fanOut(*largeTo, *few, "1.12"), {"NewNamespace", newNamespace},
-			besideHanging(smallTargets, succeeds, "5s")},
+		{fanOut(*fanOutTo, *rounds, "1.10"), fanOut(*largeTo, *few, "1.12"), othersMetadata(*fanOutTo, *rounds),
+			{"NewNamespace", newNamespace}, besideHanging(smallTargets, succeeds, "5s")},
 		hanging,
 		{{growthName, growth}},
-		{{"WithoutTargets", withoutTargets}, {"Namesakes", manyNamesakes}},
+		{{"WithoutTargets", withoutTargets(home)}, {"WithoutTargets/homes=2", withoutTargets(home, secondHome)},
+			{"Namesakes", manyNamesakes}},
 	}
 }
 

@@ -22,6 +22,8 @@ import (
 const (
 	// home is the namespace of all sources. It is no target.
 	home = "home"
+	// secondHome is the same for a second source of each name.
+	secondHome = "home-2"
 	// rootCA is the ConfigMap that kube-controller-manager puts into every namespace.
 	rootCA = "kube-root-ca.crt"
 	// dataKey is the key of all data.

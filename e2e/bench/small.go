@@ -43,27 +43,38 @@ func newNamespace(b *bench) {
 	})
 }
 
-// withoutTargets is a new namespace beside sources that wait for others: the CPU time of the controller.
-func withoutTargets(b *bench) {
-	const prefix = "beside-"
-	b.createNamespaces(prefix, waiting)
-	parallel(numbered("waits-", waiting), func(name string) {
-		cm := source(home, name, "1")
-		cm.Annotations = map[string]string{plan.PrefixAnnotation: prefix + name}
-		b.create(cm)
-	})
-	b.with(prefix, func(c *controller) {
+// withoutTargets is a new namespace beside sources that wait for others: the CPU time of the controller. Each name has
+// a source in each of the homes.
+func withoutTargets(homes ...string) func(*bench) {
+	return func(b *bench) {
+		b.clear()
+		prefix := fmt.Sprintf("beside-%d-", len(homes))
+		b.createNamespaces(prefix, waiting)
+		for _, namespace := range homes {
+			b.createNamespace(namespace)
+			parallel(numbered("waits-", waiting), func(name string) {
+				cm := source(namespace, name, "1")
+				cm.Annotations = map[string]string{plan.PrefixAnnotation: prefix + name}
+				b.create(cm)
+			})
+		}
+		b.with(prefix, func(c *controller) { b.print("bar=20ms", metrics{"cpu-sec/op": c.newNamespaceCPU(prefix + "new-")}) })
+	}
+}
+
+// newNamespaceCPU returns the CPU time of the controller for one of many new namespaces, in seconds, without that of
+// an idle one.
+func (c *controller) newNamespaceCPU(prefix string) float64 {
+	c.quiet()
+	idle := cpuDuring(func() { c.b.sleep(samples * breath) }, c.Pid())
+	used := cpuDuring(func() {
+		for _, name := range numbered(prefix, samples) {
+			c.b.createNamespace(name)
+			c.b.sleep(breath)
+		}
 		c.quiet()
-		idle := cpuDuring(func() { b.sleep(samples * breath) }, c.Pid())
-		used := cpuDuring(func() {
-			for _, name := range numbered(prefix+"new-", samples) {
-				b.createNamespace(name)
-				b.sleep(breath)
-			}
-			c.quiet()
-		}, c.Pid())
-		b.print("bar=20ms", metrics{"cpu-sec/op": max(0, used-idle).Seconds() / samples})
-	})
+	}, c.Pid())
+	return max(0, used-idle).Seconds() / samples
 }
 
 // manyNamesakes are sources of one name, each of which ranks behind those that are older: memory.
