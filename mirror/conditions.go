@@ -93,11 +93,11 @@ func (r *record) awaitsOwnWrite(f *facts) *condition {
 	return &condition{until: end, stands: stands}
 }
 
-// madeByAdmission holds while the object there is what admission made of our own
-// write, if nothing but a deletion could bring the content of that write in: the
-// object counts as foreign, or it is immutable. Nothing is taken back, and the
-// answer would be the same. An object that is being deleted is in the way,
-// whoever made it.
+// madeByAdmission holds while the object there comes from our own write and
+// admission altered it, if only a deletion could correct that: the object counts
+// as foreign, or it is immutable. The controller takes nothing back, because
+// admission would alter the next write in the same way. An object that is being
+// deleted is in the way, whichever client made it.
 func (r *record) madeByAdmission(f *facts) *condition {
 	isForeign := f.change.State == plan.StateForeign
 	isSameAgain := f.change.Op == plan.OpRecreate && r.retry.altered.content == contentOf(f.change.Source)
@@ -108,7 +108,7 @@ func (r *record) madeByAdmission(f *facts) *condition {
 	return &condition{stands: standing{state: plan.StateRejected, owner: f.change.Owner, note: note}}
 }
 
-// hasAltered reports whether have is what admission made of our own write.
+// hasAltered reports whether have comes from our own write, altered by admission.
 func (r *record) hasAltered(have *corev1.ConfigMap) bool {
 	return have != nil && have.UID != "" && have.UID == r.retry.altered.uid && have.DeletionTimestamp == nil
 }

@@ -31,8 +31,8 @@ type decider struct {
 	grace   time.Duration // the deletion grace
 }
 
-// decision is what is left to do at one target: to act now, to look again after a
-// time, or nothing.
+// decision is the answer to one question: does a target need a change now, later,
+// or not until an event?
 type decision struct {
 	view   *plan.View
 	target plan.Target
@@ -96,8 +96,8 @@ func (d *decider) keepReason(x *decision, why plan.Unclaimed) {
 	}
 }
 
-// visit decides about a target, for a caller that queues what is due now. What is
-// due later visit queues itself.
+// visit decides about a target. If the target is to be looked at again later,
+// visit queues it for then. If something is due now, the caller queues it.
 //
 // A write that was cut may have been carried out all the same. If the target is
 // in sync now, that shows that the namespace is quick.

@@ -50,20 +50,20 @@ type result struct {
 	err     error
 	began   time.Time
 
-	// What is in the way, or the error, for people.
+	// The object in the way, or the error, for people.
 	note      string
 	adoptable bool // the owner of the object in the way can hand it over
 	isNews    bool // a rejection that is reported at once: no try may help
 
-	// What the API server carried out.
+	// Set if the API server carried out a part of the change, or all of it.
 	stored  *corev1.ConfigMap // the object as it is stored; nil after a delete
 	deleted bool              // of a re-creation that failed, the deletion was carried out
 
 	// A repair restores what another client did to the copy.
 	isRepair bool
-	cause    string // what that client did to a copy that was in sync before
+	cause    string // of the repair, if the copy was in sync before
 
-	// What live reads show before a deletion.
+	// Results of the live reads before a deletion.
 	claimedAt time.Time     // a read that began then shows a claim
 	askAgain  time.Duration // a read is on its way: when to ask again
 }
@@ -213,9 +213,10 @@ func (r *reconciler) carriedOut(n *nameRecords, known *record, res *result, now 
 	})
 }
 
-// act carries out the change. What the cache cannot show, act reads live: before a
-// deletion its premise, and an object in the way of a create. If a foreign object
-// was in the way at the last try, act reads it first; else the create finds it.
+// act carries out the change. The cache cannot show the premise of a deletion, nor
+// a foreign object in the way of a create, so act reads these live. If a foreign
+// object was in the way at the last try, act reads it before the create. Otherwise
+// the create finds it.
 func (r *reconciler) act(ctx, writes context.Context, x *attempt) result {
 	switch {
 	case x.change.Op == plan.OpDelete:

@@ -33,7 +33,7 @@ func contentOf(s *plan.Source) content {
 type standing struct {
 	state     plan.State
 	owner     key    // the source that state counts for
-	note      string // what is wrong there, for people
+	note      string // the cause of a warning, for people
 	adoptable bool   // the owner of the foreign object there can hand it over
 }
 
@@ -58,8 +58,8 @@ func (s sourceSet) has(number int) bool {
 	return number/8 < len(s) && s[number/8]&(1<<(number%8)) != 0
 }
 
-// record is what the controller knows of one target and the caches do not show.
-// The wanted state does not depend on it: it may be lost at any moment.
+// record holds the controller's knowledge of one target that the caches do not
+// show. The wanted state does not depend on it: it may be lost at any moment.
 //
 // A record changes by what happens: [record.observe] takes in what the caches
 // and the clock show, [record.succeeded] and [record.failed] the result of a
@@ -121,11 +121,11 @@ type retry struct {
 	// answered as if another try could help; zero: the last answer was another.
 	busySince time.Time
 
-	// standing is what the last try showed. The cache may not show it, as with a
-	// foreign object. StateNone: it showed nothing.
+	// standing is how the target stands by the last try. The cache may not show
+	// that: it holds no foreign objects. StateNone: the try showed nothing.
 	standing standing
-	// altered is what admission made of our own write: it is the copy, and not in
-	// the way of one.
+	// altered names the object of our own write, if admission altered it: it is the
+	// copy, and not in the way of one.
 	altered altered
 
 	// What the last try was about. A change of it ends the wait.

@@ -23,8 +23,8 @@ type records struct {
 	totals [plan.States]atomic.Int64 // of targets, by state
 }
 
-// nameRecords holds the records of the targets of one name, and what is counted
-// for the sources of that name.
+// nameRecords holds the records of the targets of one name, and the counts of the
+// sources of that name.
 type nameRecords struct {
 	all  *records
 	name string
@@ -110,9 +110,8 @@ func (n *nameRecords) unlock() {
 // total returns how many targets of all sources are in this state.
 func (s *records) total(state plan.State) int { return int(s.totals[state].Load()) }
 
-// record returns the record of a target in the namespace with this UID. What is
-// known of a former namespace of that name does not count, except for a call on
-// its way.
+// record returns the record of a target in the namespace with this UID. The record
+// of a former namespace of that name does not count, except for a call on its way.
 func (n *nameRecords) record(namespace string, uid types.UID) record {
 	r := n.byNamespace[namespace]
 	switch {

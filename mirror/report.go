@@ -26,7 +26,7 @@ const (
 	reportPause = 20
 )
 
-// report announces what is to be deleted of a name, and queues those of its
+// report announces the deletions of copies of a name, and queues those of its
 // sources about which a message is due. It never waits for the API server.
 func (r *reporter) report(ctx context.Context, name string) {
 	if name == ofUnseen {
@@ -147,8 +147,8 @@ func (r *reporter) summarize(n *nameRecords, sources map[key]*sourceStatus, now 
 	return all
 }
 
-// addTo adds to the summary of a source what is wrong at a target, and the end of
-// a copy there.
+// addTo adds a target to the summary of a source: its warning, and the time of
+// the deletion of the copy there.
 func (r *reporter) addTo(s *report.Summary, namespace string, known *record, now time.Time) {
 	if known.state.IsWarned() {
 		s.Add(known.state, namespace, known.note, known.adoptable)

@@ -45,8 +45,8 @@ func (o *options) clientConfig() (*rest.Config, error) {
 	config.DisableCompression = true
 	config.WarningHandlerWithContext = &warnings{rate.Sometimes{Interval: time.Minute}}
 	config.QPS = -1 // no throttle: the API server has its priority and fairness
-	// Certificates and credentials are read here for the first time. What is
-	// wrong with them has to be an error of usage.
+	// Certificates and credentials are read here for the first time. A fault in
+	// them is an error of usage.
 	if _, err := rest.HTTPClientFor(config); err != nil {
 		return nil, fmt.Errorf("%s: %w", origin, err)
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 // options are the flags of the process. Those of the controller are embedded:
-// they decide what is mirrored where. The others are about the process around
-// the controller.
+// they select sources and targets. The others are about the process around the
+// controller.
 type options struct {
 	*mirror.Options
 
@@ -73,8 +73,8 @@ func (o *options) bind() *cliflag.NamedFlagSets {
 		"Serve Go profiles at /debug/pprof/ on --metrics-bind-address, to every client. They "+
 			"contain no data of ConfigMaps.")
 
-	// component-base has more flags of logging. They are alpha, or for those
-	// who develop it.
+	// component-base has more flags of logging. They are alpha, or for its
+	// developers.
 	logging := sections.FlagSet("Logging flags")
 	logging.StringVar(&o.logging.Format, "logging-format", o.logging.Format,
 		"Log format on stderr: text or json.")

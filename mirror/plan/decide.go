@@ -51,12 +51,13 @@ type Change struct {
 	Owner types.NamespacedName
 	// Why is the reason of a deletion, or why the copy is out of scope.
 	Why Unclaimed
-	// Note is what is in the way, if State is StateForeign, or why the copy is out
-	// of scope, if it is StateOutOfScope.
+	// Note describes the object in the way, if State is StateForeign. If State is
+	// StateOutOfScope, it names the flag that rules the copy out.
 	Note string
 	// Adoptable is set if the owner of the object in the way can hand it over.
 	Adoptable bool
-	// Withheld is what is done once the hold ends, if State is StateHeld.
+	// Withheld is the operation that follows the end of the hold, if State is
+	// StateHeld.
 	Withheld Op
 }
 

@@ -1,7 +1,8 @@
-// Package plan decides: what is a source, which namespaces are its targets, whose
-// a ConfigMap is, what a copy holds, and what is to be done at each target. It
-// does no I/O, reads no clock and knows no client, so the controller and
-// kubectl-mirror decide by the same functions, and a test needs no cluster.
+// Package plan holds the decisions: whether a ConfigMap is a source, which
+// namespaces are its targets, whether a ConfigMap there is our copy, which content
+// a copy has, and which change a target needs. The package does no I/O, reads no
+// clock and knows no client. So the controller and kubectl-mirror decide by the
+// same functions, and a test needs no cluster.
 //
 // Each file uses those above it in this list:
 //

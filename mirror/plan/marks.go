@@ -29,8 +29,8 @@ type Marks struct {
 	Itself bool
 	// Instance is the value of the instance annotation; empty if there is none.
 	Instance string
-	// Source is what the source annotation names; empty if that is no ConfigMap of
-	// its name in another namespace.
+	// Source is the ConfigMap that the source annotation names; empty if it has
+	// another name than this one, or if its namespace is the same or malformed.
 	Source types.NamespacedName
 	// Checksum is the value of the checksum annotation; empty if there is none.
 	Checksum string

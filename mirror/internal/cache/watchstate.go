@@ -30,7 +30,8 @@ const (
 	maxUseless = 2
 )
 
-// watchState is what is known of the watch of a resource, without a request.
+// watchState tells an established watch of a resource from an interrupted one,
+// without a request of its own.
 //
 // A watch is established while a stream is open whose list is whole: the stream
 // has shown the end of the list that it began with, or it continues a list, and

@@ -84,9 +84,9 @@ type flight struct {
 	ended chan struct{} // closed at the end
 }
 
-// step is what Premise does next. It waits for a read in flight, which another
-// goroutine makes. If there is none, it reads what nobody else reads. If
-// nothing is to be read, it returns the answer or the error.
+// step is the next step of Premise, one of three. It waits for a read that another
+// goroutine has in flight. It reads the subjects that no goroutine reads. Or it
+// returns the answer or the error.
 type step struct {
 	inFlight *flight
 	read     []subject

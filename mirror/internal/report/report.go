@@ -46,7 +46,7 @@ type Summary struct {
 	isNew      bool // no event has announced a copy that expires
 }
 
-// problem is a target, and what is wrong there.
+// problem is a target with a warning, and the cause.
 type problem struct {
 	namespace, note string
 	adoptable       bool // the owner of the foreign ConfigMap there can hand it over

@@ -80,7 +80,7 @@ func (s *Sent) QuietIn(now time.Time) (wait time.Duration) {
 // A message is due if its text differs from the last one with its reason, or if
 // that is too old. An announcement is due if it has new deletions. A message
 // about a version of the source is due, too, if another one was sent after it
-// that does not hold any more: the newest event is not about what is past.
+// that does not hold any more. So the newest event never describes the past.
 func (s *Sent) Next(all []Message, now time.Time) (next *Message, wait time.Duration) {
 	over := s.forgetPast(all)
 	for i := range all {

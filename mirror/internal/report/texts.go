@@ -10,8 +10,8 @@ import (
 )
 
 // The texts of events. Each has what happened, to what, and what to do, in that
-// order. None may be longer than MaxNote: the API server refuses the event, and
-// what is cut is the advice.
+// order. None may be longer than MaxNote, or the API server refuses the event.
+// Where a text is cut, the advice at its end is lost.
 
 // mirroredText is empty while a target is pending, for a source that is not
 // mirrored, and for one without targets.

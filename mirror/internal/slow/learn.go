@@ -30,7 +30,7 @@ const (
 	manyCuts = 32
 )
 
-// ordinary is what the queue knows of ordinary calls.
+// ordinary holds measurements of ordinary calls.
 type ordinary struct {
 	average  time.Duration // of writes that succeeded
 	answered time.Time     // when a call was last answered, be it a read or a write
@@ -43,8 +43,8 @@ type ordinary struct {
 	stalledFrom, stalledTo time.Time
 }
 
-// lastWrite is what the last ordinary write in a namespace showed. The zero
-// value: none is known, or a read was cut since then.
+// lastWrite describes the last ordinary write in a namespace. The zero value: none
+// is known, or a read was cut since then.
 type lastWrite struct {
 	inTime bool      // it was answered in time, or the watch showed it soon
 	longAt time.Time // it was found to take too long then
