@@ -111,7 +111,7 @@ func newSettingsFlags() *settingsFlags {
 		alone:   &settings{Options: mirror.NewOptions()},
 	}
 	f.controller = f.String("controller", "",
-		"`NAMESPACE/NAME` of the Deployment of the controller.")
+		"`NAMESPACE/NAME` of the Deployment of the controller, or its namespace.")
 
 	ofController := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.alone.AddFlags(ofController)
@@ -158,8 +158,12 @@ func (f *settingsFlags) find(
 			controllerSelector + ": name its Deployment with --controller or, before an " +
 			"installation, ask kubectl mirror plan with its flags, at least --namespace-prefix")
 	case len(deployments) > 1:
-		return nil, fmt.Errorf("found %d controllers: choose one with --controller",
-			len(deployments))
+		choices := make([]string, len(deployments))
+		for i := range deployments {
+			choices[i] = "--controller=" + keyOf(&deployments[i])
+		}
+		return nil, fmt.Errorf("found %d controllers: choose one with %s",
+			len(choices), strings.Join(choices, " or "))
 	}
 	s, err := f.settingsOf(&deployments[0])
 	if err != nil {
@@ -199,19 +203,21 @@ func (f *settingsFlags) settingsOf(d *appsv1.Deployment) (*settings, error) {
 	return s, cmp.Or(err, s.Options.Options.Validate())
 }
 
-// deploymentsOf returns the Deployment with the key NAMESPACE/NAME or, if the
-// key is empty, all Deployments of controllers.
+// deploymentsOf returns the Deployment with the key NAMESPACE/NAME. If the key
+// is a namespace, it returns the Deployments of controllers there, and if it is
+// empty, those of the cluster.
 func deploymentsOf(
 	ctx context.Context, client kubernetes.Interface, key string,
 ) ([]appsv1.Deployment, error) {
-	if key == "" {
-		list, err := client.AppsV1().Deployments(metav1.NamespaceAll).
+	namespace, name, hasName := strings.Cut(key, "/")
+	if !hasName {
+		list, err := client.AppsV1().Deployments(namespace).
 			List(ctx, metav1.ListOptions{LabelSelector: controllerSelector})
 		return list.Items, err
 	}
-	namespace, name, _ := strings.Cut(key, "/")
 	if namespace == "" || name == "" {
-		return nil, fmt.Errorf("--controller=%q: must be NAMESPACE/NAME of a Deployment", key)
+		return nil, fmt.Errorf("--controller=%q: must be NAMESPACE/NAME of a Deployment, "+
+			"or its namespace", key)
 	}
 	d, err := client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 	return []appsv1.Deployment{*d}, err

@@ -29,6 +29,8 @@ func TestFind(t *testing.T) {
 	blue := deploymentOf("blue", "--namespace-prefix=team-,dev- --instance=two --copy-label=a --metrics-bind-address=:9")
 	red, hidden := deploymentOf("red", "--all-namespaces"), deploymentOf("hidden", "--all-namespaces")
 	hidden.Labels = nil
+	green := deploymentOf("green", "--namespace-prefix=green-")
+	green.Namespace = "mirror-green"
 	type installed = []runtime.Object
 	var out golden
 	for _, test := range []struct {
@@ -36,8 +38,10 @@ func TestFind(t *testing.T) {
 		flags     string
 	}{
 		{installed{blue, hidden}, ""},
-		{installed{blue, red}, ""},
+		{installed{blue, green, red}, ""},
 		{installed{blue, hidden}, "--controller=mirror-system/hidden"},
+		{installed{blue, green}, "--controller=mirror-green"},
+		{installed{blue}, "--controller=mirror-green"},
 		{nil, "--namespace-prefix=x-"},
 		{installed{blue}, "--instance=three --prune --copy-label=b --copy-label=c"},
 		{installed{blue}, "--controller=mirror-system/blue --namespace-prefix=x-"},
