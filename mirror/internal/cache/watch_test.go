@@ -44,17 +44,19 @@ func TestListsComeInPages(t *testing.T) {
 		"all":     {0, []int64{pageSize, pageSize, pageSize, pageSize}},
 		"expired": {3, []int64{pageSize, pageSize, pageSize}},
 	} {
-		p := &pagedConfigMaps{pages: 4, expire: tc.expire}
-		list, err := list(t.Context(), p, "", c.stripConfigMap)
-		if !slices.Equal(p.limits, tc.want) || apierrors.IsResourceExpired(err) != (tc.expire > 0) {
-			t.Errorf("%s: got limits %v, error %v, want %v", name, p.limits, err, tc.want)
-		}
-		if err != nil {
-			continue
-		}
-		items, err := meta.ExtractList(list)
-		if err != nil || len(items) != 4 || items[3].(*corev1.ConfigMap).Data != nil {
-			t.Errorf("%s: got %d objects, error %v, want 4 without payload", name, len(items), err)
-		}
+		t.Run(name, func(t *testing.T) {
+			p := &pagedConfigMaps{pages: 4, expire: tc.expire}
+			list, err := list(t.Context(), p, "", c.stripConfigMap)
+			if !slices.Equal(p.limits, tc.want) || apierrors.IsResourceExpired(err) != (tc.expire > 0) {
+				t.Errorf("got limits %v, error %v, want %v", p.limits, err, tc.want)
+			}
+			if err != nil {
+				return
+			}
+			items, err := meta.ExtractList(list)
+			if err != nil || len(items) != 4 || items[3].(*corev1.ConfigMap).Data != nil {
+				t.Errorf("got %d objects, error %v, want 4 without payload", len(items), err)
+			}
+		})
 	}
 }

@@ -171,22 +171,28 @@ func TestC79ListsInPages(t *testing.T) {
 // TestC79ErrorsHaveNoType: client-go retries what it recognizes for ever, calls no
 // handler, and does not list. That a resourceVersion is too old is no failure.
 func TestC79ErrorsHaveNoType(t *testing.T) {
-	inStreams(func(t *testing.T, s *streams) {
-		tooMany := apierrors.NewTooManyRequests("later", 1)
+	tooMany := apierrors.NewTooManyRequests("later", 1)
+	t.Run("of a request", inStreams(func(t *testing.T, s *streams) {
 		_, err := s.state.watch(unlogged(t),
 			func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, tooMany }, metav1.ListOptions{})
 		if err == nil || errors.As(err, new(apierrors.APIStatus)) || !strings.Contains(err.Error(), "later") {
 			t.Errorf("got %#v, want the text alone", err)
 		}
-		for status, keeps := range map[*metav1.Status]bool{
-			&tooMany.ErrStatus: false,
-			&apierrors.NewResourceExpired("too old").ErrStatus: true,
-		} {
-			err := apierrors.FromObject((&stream{watchState: s.state}).judged(unlogged(t),
-				watch.Event{Type: watch.Error, Object: status}).Object)
-			if has := apierrors.ReasonForError(err) == status.Reason; has != keeps || err.Error() != status.Message {
-				t.Errorf("got %#v, want that it keeps its type: %v", err, keeps)
+	}))
+	for name, tc := range map[string]struct {
+		status metav1.Status
+		keeps  bool
+	}{
+		"in a stream":             {tooMany.ErrStatus, false},
+		"resourceVersion too old": {apierrors.NewResourceExpired("too old").ErrStatus, true},
+	} {
+		t.Run(name, inStreams(func(t *testing.T, s *streams) {
+			event := watch.Event{Type: watch.Error, Object: &tc.status}
+			err := apierrors.FromObject((&stream{watchState: s.state}).judged(unlogged(t), event).Object)
+			keeps := apierrors.ReasonForError(err) == tc.status.Reason
+			if keeps != tc.keeps || err.Error() != tc.status.Message {
+				t.Errorf("got %#v, want that it keeps its type: %v", err, tc.keeps)
 			}
-		}
-	})(t)
+		}))
+	}
 }

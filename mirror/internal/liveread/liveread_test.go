@@ -126,12 +126,12 @@ func TestOneReadServesAll(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		for _, tc := range []struct{ after, want time.Duration }{
+		for _, step := range []struct{ after, want time.Duration }{
 			{0, 10 * ms}, {500 * ms, 500 * ms}, {10000 * ms, time.Second}} {
-			time.Sleep(time.Until(notBefore.Add(tc.after)))
+			time.Sleep(time.Until(notBefore.Add(step.after)))
 			_, wait, err := r.Premise(t.Context(), direct, settings, "team-a", notBefore, false)
-			if wait != tc.want || err != nil {
-				t.Errorf("a read of %v: got %v, %v, want %v to wait for it", tc.after, wait, err, tc.want)
+			if wait != step.want || err != nil {
+				t.Errorf("a read of %v: got %v, %v, want %v to wait for it", step.after, wait, err, step.want)
 			}
 		}
 		all.Wait()
@@ -155,30 +155,34 @@ func TestOneReadServesAll(t *testing.T) {
 // Case C53.
 func TestAnswersServeTogether(t *testing.T) {
 	for slow, quick := range map[apitest.Call]apitest.Call{readSource: readNamespace, readNamespace: readSource} {
-		read(t, func(t *testing.T, r reader) {
-			r.takes(map[apitest.Call]time.Duration{slow: 2 * Lifetime})
-			a, took, err := r.premise(time.Now())
-			if err != nil || a.Source == nil || a.Namespace == nil || !isAbout(took, 2*Lifetime) {
-				t.Errorf("slow %s: got %+v, %v after %v, want both when the slow one comes", slow.Resource, a, err, took)
-			}
-			if n := r.server.Calls()[quick]; n < 2 || n > 3 {
-				t.Errorf("slow %s: got %d reads of the other, want 2 or 3", slow.Resource, n)
-			}
+		t.Run("slow "+slow.Resource, func(t *testing.T) {
+			read(t, func(t *testing.T, r reader) {
+				r.takes(map[apitest.Call]time.Duration{slow: 2 * Lifetime})
+				a, took, err := r.premise(time.Now())
+				if err != nil || a.Source == nil || a.Namespace == nil || !isAbout(took, 2*Lifetime) {
+					t.Errorf("got %+v, %v after %v, want both when the slow one comes", a, err, took)
+				}
+				if n := r.server.Calls()[quick]; n < 2 || n > 3 {
+					t.Errorf("got %d reads of the other, want 2 or 3", n)
+				}
+			})
 		})
 	}
-	read(t, func(t *testing.T, r reader) { // both slow, and out of phase: another deletion reads the same source
-		const takes = Lifetime + time.Second
-		r.takes(map[apitest.Call]time.Duration{readSource: takes, readNamespace: takes,
-			{Verb: "get", Resource: "namespaces", Namespace: "team-b"}: takes})
-		notBefore := time.Now()
-		if _, _, err := r.ask(settings, "team-b", notBefore); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(Lifetime - latest)
-		if _, took, err := r.premise(notBefore); err != nil || !isAbout(took, 2*takes) {
-			t.Errorf("got %v after %v, want both after %v", err, took, 2*takes)
-		}
-		r.wantReads("out of phase", 2, 2)
+	t.Run("both slow and out of phase", func(t *testing.T) { // another deletion reads the same source
+		read(t, func(t *testing.T, r reader) {
+			const takes = Lifetime + time.Second
+			r.takes(map[apitest.Call]time.Duration{readSource: takes, readNamespace: takes,
+				{Verb: "get", Resource: "namespaces", Namespace: "team-b"}: takes})
+			notBefore := time.Now()
+			if _, _, err := r.ask(settings, "team-b", notBefore); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(Lifetime - latest)
+			if _, took, err := r.premise(notBefore); err != nil || !isAbout(took, 2*takes) {
+				t.Errorf("got %v after %v, want both after %v", err, took, 2*takes)
+			}
+			r.wantReads("out of phase", 2, 2)
+		})
 	})
 }
 
@@ -236,32 +240,33 @@ func TestReadsAreBounded(t *testing.T) {
 	read(t, func(t *testing.T, r reader) {
 		r.takes(map[apitest.Call]time.Duration{readSource: time.Second})
 		var all sync.WaitGroup
-		for what, f := range map[string]func(types.NamespacedName) error{
-			"sources": func(k types.NamespacedName) error {
+		bounded := func(objects string, read func(types.NamespacedName) error) {
+			var eight sync.WaitGroup
+			began := time.Now()
+			for i := range 8 {
+				eight.Go(func() {
+					if err := read(types.NamespacedName{Namespace: "platform", Name: fmt.Sprint(i)}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			eight.Wait()
+			if took := time.Since(began); !isAbout(took, 2*time.Second) {
+				t.Errorf("got eight %s read within %v, want two seconds", objects, took)
+			}
+		}
+		all.Go(func() {
+			bounded("sources", func(k types.NamespacedName) error {
 				_, _, err := r.ask(k, "team-a", time.Time{})
 				return err
-			},
-			"objects": func(k types.NamespacedName) error {
+			})
+		})
+		all.Go(func() { // at the same time
+			bounded("objects", func(k types.NamespacedName) error {
 				_, err := r.ConfigMap(t.Context(), direct, k)
 				return err
-			},
-		} {
-			all.Go(func() { // both at once
-				var eight sync.WaitGroup
-				began := time.Now()
-				for i := range 8 {
-					eight.Go(func() {
-						if err := f(types.NamespacedName{Namespace: "platform", Name: fmt.Sprint(i)}); err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				eight.Wait()
-				if took := time.Since(began); !isAbout(took, 2*time.Second) {
-					t.Errorf("got eight %s read within %v, want two seconds", what, took)
-				}
 			})
-		}
+		})
 		all.Wait()
 	})
 }

@@ -49,27 +49,29 @@ func TestOutcomeOfEachError(t *testing.T) {
 		"connection broken": {&url.Error{Op: "Put", URL: "https://x", Err: io.ErrUnexpectedEOF},
 			Unavailable, Unavailable, false, false},
 	} {
-		all := []error{tc.err}
-		if tc.err != nil {
-			all = append(all, fmt.Errorf("write the copy: %w", tc.err))
-		}
-		for _, err := range all {
-			for op, want := range map[plan.Op]Outcome{plan.OpCreate: tc.create, plan.OpUpdate: tc.other,
-				plan.OpRecreate: tc.other, plan.OpDelete: tc.other} {
-				if got := Of(op, err); got != want {
-					t.Errorf("%s: got %v of %v, want %v", name, got, op, want)
+		t.Run(name, func(t *testing.T) {
+			all := []error{tc.err}
+			if tc.err != nil {
+				all = append(all, fmt.Errorf("write the copy: %w", tc.err))
+			}
+			for _, err := range all {
+				for op, want := range map[plan.Op]Outcome{plan.OpCreate: tc.create, plan.OpUpdate: tc.other,
+					plan.OpRecreate: tc.other, plan.OpDelete: tc.other} {
+					if got := Of(op, err); got != want {
+						t.Errorf("got %v of %v, want %v", got, op, want)
+					}
+				}
+				if got := IsAnswered(err); got != tc.answered {
+					t.Errorf("got answered %v, want %v", got, tc.answered)
+				}
+				if got := IsNews(err, 10*time.Second-1); got != tc.isNews {
+					t.Errorf("got news %v, want %v", got, tc.isNews)
+				}
+				if !IsNews(err, 10*time.Second) {
+					t.Error("got no news after ten seconds")
 				}
 			}
-			if got := IsAnswered(err); got != tc.answered {
-				t.Errorf("%s: got answered %v, want %v", name, got, tc.answered)
-			}
-			if got := IsNews(err, 10*time.Second-1); got != tc.isNews {
-				t.Errorf("%s: got news %v, want %v", name, got, tc.isNews)
-			}
-			if !IsNews(err, 10*time.Second) {
-				t.Errorf("%s: got no news after ten seconds", name)
-			}
-		}
+		})
 	}
 }
 
@@ -94,16 +96,18 @@ func TestProperties(t *testing.T) {
 		Foreign:     {"foreign", "conflict", false, slow},
 		Delayed:     {"delayed", "", false, []time.Duration{0}},
 	} {
-		if o.String() != want.name || o.Result() != want.result || o.Failed() != want.failed {
-			t.Errorf("got %q, %q, failed %v, want %+v", o, o.Result(), o.Failed(), want)
-		}
-		for i, delay := range want.delays {
-			if got := o.Backoff(i + 1); got != delay {
-				t.Errorf("%v, failure %d: got %v, want %v", o, i+1, got, delay)
+		t.Run(want.name, func(t *testing.T) {
+			if o.String() != want.name || o.Result() != want.result || o.Failed() != want.failed {
+				t.Errorf("got %q, %q, failed %v, want %+v", o, o.Result(), o.Failed(), want)
 			}
-		}
-		if got, longest := o.Backoff(1<<40), want.delays[len(want.delays)-1]; got != longest {
-			t.Errorf("%v, for ever: got %v, want %v", o, got, longest)
-		}
+			for i, delay := range want.delays {
+				if got := o.Backoff(i + 1); got != delay {
+					t.Errorf("%v, failure %d: got %v, want %v", o, i+1, got, delay)
+				}
+			}
+			if got, longest := o.Backoff(1<<40), want.delays[len(want.delays)-1]; got != longest {
+				t.Errorf("%v, for ever: got %v, want %v", o, got, longest)
+			}
+		})
 	}
 }

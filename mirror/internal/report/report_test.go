@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -205,22 +206,24 @@ func TestMessagesAboutASource(t *testing.T) {
 			{source(), targets{synced: {"a"}}, nil},
 		},
 	} {
-		r := newReporter()
-		for i, s := range steps {
-			got := r.send(report.Spacing, summaryOf(s.source, s.at))
-			matches := slices.EqualFunc(got, s.want, func(got, want string) bool {
-				parts := strings.Split(want, "|")
-				lacks := func(part string) bool { return !strings.Contains(got, part) }
-				return strings.HasPrefix(got, parts[0]) && !slices.ContainsFunc(parts[1:], lacks) &&
-					(got == want || !strings.HasPrefix(got, "Normal Mirrored"))
-			})
-			if !matches {
-				t.Errorf("%s: step %d: got %q, want %q", name, i, got, s.want)
+		t.Run(name, func(t *testing.T) {
+			r := newReporter()
+			for i, s := range steps {
+				got := r.send(report.Spacing, summaryOf(s.source, s.at))
+				matches := slices.EqualFunc(got, s.want, func(got, want string) bool {
+					parts := strings.Split(want, "|")
+					lacks := func(part string) bool { return !strings.Contains(got, part) }
+					return strings.HasPrefix(got, parts[0]) && !slices.ContainsFunc(parts[1:], lacks) &&
+						(got == want || !strings.HasPrefix(got, "Normal Mirrored"))
+				})
+				if !matches {
+					t.Errorf("step %d: got %q, want %q", i, got, s.want)
+				}
+				if again := r.send(report.Spacing, summaryOf(s.source, s.at)); len(again) > 0 {
+					t.Errorf("step %d: got %q a second time", i, again)
+				}
 			}
-			if again := r.send(report.Spacing, summaryOf(s.source, s.at)); len(again) > 0 {
-				t.Errorf("%s: step %d: got %q a second time", name, i, again)
-			}
-		}
+		})
 	}
 }
 
@@ -231,45 +234,48 @@ func TestMessageIsDue(t *testing.T) {
 	at := func(namespaces ...string) targets {
 		return targets{plan.StateForeign: namespaces, plan.StateSynced: {"z"}}
 	}
+	over := targets{plan.StateSynced: {"z"}}
 	for name, tc := range map[string]struct {
 		after time.Duration
-		uid   types.UID
+		uid   types.UID // empty: the same
 		at    targets
 		want  int // messages
 		wait  time.Duration
 		logs  bool
 	}{
-		"C11 the same texts":                     {30*time.Minute - 1, "uid", at("a"), 0, 0, false},
-		"the same texts, for half an hour":       {30 * time.Minute, "uid", at("a"), 2, 0, false},
-		"one differs":                            {report.Spacing, "uid", at("b"), 1, 0, true},
-		"one differs, within ten seconds":        {report.Spacing - 1, "uid", at("b"), 0, 1, false},
-		"another source":                         {report.Spacing, "new", at("a"), 2, 0, true},
-		"another source, within ten seconds":     {time.Second, "new", at("a"), 0, 9 * time.Second, false},
-		"the warning is over":                    {report.Spacing, "uid", targets{plan.StateSynced: {"z"}}, 1, 0, true},
-		"the warning is over within ten seconds": {0, "uid", targets{plan.StateSynced: {"z"}}, 0, report.Spacing, false},
+		"C11 the same texts":                     {after: 30*time.Minute - 1, at: at("a")},
+		"the same texts, for half an hour":       {after: 30 * time.Minute, at: at("a"), want: 2},
+		"one differs":                            {after: report.Spacing, at: at("b"), want: 1, logs: true},
+		"one differs, within ten seconds":        {after: report.Spacing - 1, at: at("b"), wait: 1},
+		"another source":                         {after: report.Spacing, uid: "new", at: at("a"), want: 2, logs: true},
+		"another source, within ten seconds":     {after: time.Second, uid: "new", at: at("a"), wait: 9 * time.Second},
+		"the warning is over":                    {after: report.Spacing, at: over, want: 1, logs: true},
+		"the warning is over within ten seconds": {at: over, wait: report.Spacing},
 	} {
-		r := newReporter()
-		if all := r.send(0, summaryOf(source(), at("a"))); len(all) != 2 {
-			t.Fatalf("got %q, want two messages", all)
-		}
-		r.now = r.now.Add(tc.after)
-		r.Begin(tc.uid)
-		if quiet, want := r.QuietIn(r.now), max(0, report.Spacing-tc.after); quiet != want {
-			t.Errorf("%s: got every message due again in %v, want %v", name, quiet, want)
-		}
-		due := r.due(0, summaryOf(source(), tc.at))
-		if len(due) != tc.want || r.wait != tc.wait {
-			t.Errorf("%s: got %v, and others after %v, want %d and %v", name, due, r.wait, tc.want, tc.wait)
-		}
-		for _, m := range due {
-			if m.Log != tc.logs {
-				t.Errorf("%s: %s: got it logged %v, want %v", name, m.Reason, m.Log, tc.logs)
+		t.Run(name, func(t *testing.T) {
+			r := newReporter()
+			if all := r.send(0, summaryOf(source(), at("a"))); len(all) != 2 {
+				t.Fatalf("got %q, want two messages", all)
 			}
-		}
-		wait := r.wait
-		if late := r.send(wait, summaryOf(source(), tc.at)); (len(late) > 0) != (wait > 0) {
-			t.Errorf("%s: got %q after the wait of %v", name, late, wait)
-		}
+			r.now = r.now.Add(tc.after)
+			r.Begin(cmp.Or(tc.uid, "uid"))
+			if quiet, want := r.QuietIn(r.now), max(0, report.Spacing-tc.after); quiet != want {
+				t.Errorf("got every message due again in %v, want %v", quiet, want)
+			}
+			due := r.due(0, summaryOf(source(), tc.at))
+			if len(due) != tc.want || r.wait != tc.wait {
+				t.Errorf("got %v, and others after %v, want %d and %v", due, r.wait, tc.want, tc.wait)
+			}
+			for _, m := range due {
+				if m.Log != tc.logs {
+					t.Errorf("%s: got it logged %v, want %v", m.Reason, m.Log, tc.logs)
+				}
+			}
+			wait := r.wait
+			if late := r.send(wait, summaryOf(source(), tc.at)); (len(late) > 0) != (wait > 0) {
+				t.Errorf("got %q after the wait of %v", late, wait)
+			}
+		})
 	}
 }
 
@@ -335,27 +341,29 @@ func TestExpiringIsDue(t *testing.T) {
 		want      bool
 		wait      time.Duration
 	}{
-		"a new copy":                          {report.Spacing, time.Hour, false, true, 0},
-		"a new copy, within ten seconds":      {time.Second, time.Hour, false, false, 9 * time.Second},
-		"a new copy, whose grace ends soon":   {time.Second, 9 * time.Second, false, true, 0},
-		"ends soon, within a second":          {time.Second - 1, 9 * time.Second, false, false, 1},
-		"ends in ten seconds":                 {time.Second, report.Spacing, false, false, 9 * time.Second},
-		"all are announced":                   {report.Spacing, time.Hour, true, false, 0},
-		"all are announced, half an hour ago": {30 * time.Minute, time.Hour, true, true, 0},
+		"a new copy":                          {after: report.Spacing, in: time.Hour, want: true},
+		"a new copy, within ten seconds":      {after: time.Second, in: time.Hour, wait: 9 * time.Second},
+		"a new copy, whose grace ends soon":   {after: time.Second, in: 9 * time.Second, want: true},
+		"ends soon, within a second":          {after: time.Second - 1, in: 9 * time.Second, wait: 1},
+		"ends in ten seconds":                 {after: time.Second, in: report.Spacing, wait: 9 * time.Second},
+		"all are announced":                   {after: report.Spacing, in: time.Hour, announced: true},
+		"all are announced, half an hour ago": {after: 30 * time.Minute, in: time.Hour, announced: true, want: true},
 	} {
-		r := newReporter()
-		s := &report.Summary{Rules: rules}
-		s.Expire(gone, "team-a", r.now.Add(time.Hour), false)
-		if got := r.send(0, s); len(got) != 1 {
-			t.Fatalf("%s: got %q, want an announcement", name, got)
-		}
-		s = &report.Summary{Rules: rules}
-		s.Expire(gone, "team-b", r.now.Add(tc.after+tc.in+time.Minute), tc.announced)
-		s.Expire(gone, "team-a", r.now.Add(tc.after+tc.in), true)
-		later := r.now.Add(tc.after)
-		got, wait := r.Next(s.Messages(later), later)
-		if (got != nil) != tc.want || wait != tc.wait {
-			t.Errorf("%s: got %v and a wait of %v, want an announcement %v, and %v", name, got, wait, tc.want, tc.wait)
-		}
+		t.Run(name, func(t *testing.T) {
+			r := newReporter()
+			s := &report.Summary{Rules: rules}
+			s.Expire(gone, "team-a", r.now.Add(time.Hour), false)
+			if got := r.send(0, s); len(got) != 1 {
+				t.Fatalf("got %q, want an announcement", got)
+			}
+			s = &report.Summary{Rules: rules}
+			s.Expire(gone, "team-b", r.now.Add(tc.after+tc.in+time.Minute), tc.announced)
+			s.Expire(gone, "team-a", r.now.Add(tc.after+tc.in), true)
+			later := r.now.Add(tc.after)
+			got, wait := r.Next(s.Messages(later), later)
+			if (got != nil) != tc.want || wait != tc.wait {
+				t.Errorf("got %v and a wait of %v, want an announcement %v, and %v", got, wait, tc.want, tc.wait)
+			}
+		})
 	}
 }

@@ -65,34 +65,36 @@ func TestTextsFitAnEvent(t *testing.T) {
 			"Version 7 is frozen: no copy of this source is created, updated or deleted. Fix the annotation."},
 		plan.ReasonMirrored: {named(), plan.StateRejected, "Synced version 7 to 0 namespaces; 500 are blocked"},
 	} {
-		s := &report.Summary{Source: tc.source, Rules: rules}
-		s.Counts[tc.state] = 500
-		for i := range 500 {
-			namespace := fmt.Sprintf("%s-%03d", strings.Repeat("n", 59), i)
-			if tc.state == plan.StateSuperseded {
-				s.Supersede(namespace, longest)
+		t.Run(reason, func(t *testing.T) {
+			s := &report.Summary{Source: tc.source, Rules: rules}
+			s.Counts[tc.state] = 500
+			for i := range 500 {
+				namespace := fmt.Sprintf("%s-%03d", strings.Repeat("n", 59), i)
+				if tc.state == plan.StateSuperseded {
+					s.Supersede(namespace, longest)
+				}
+				s.Add(tc.state, namespace, verbose, i%2 == 0)
+				if tc.state == plan.StateExpiring {
+					s.Expire(plan.Unclaimed{Rule: plan.ExcludedByPrefix, Annotation: verbose[:200]}, namespace, now, false)
+				}
 			}
-			s.Add(tc.state, namespace, verbose, i%2 == 0)
-			if tc.state == plan.StateExpiring {
-				s.Expire(plan.Unclaimed{Rule: plan.ExcludedByPrefix, Annotation: verbose[:200]}, namespace, now, false)
+			if reason == plan.ReasonNoTargets {
+				s.Excluded = []plan.Exclusion{plan.ExcludedBySelector}
 			}
-		}
-		if reason == plan.ReasonNoTargets {
-			s.Excluded = []plan.Exclusion{plan.ExcludedBySelector}
-		}
-		m := messageOf(s, reason)
-		if n := len(m.Note); n > 1024 || !utf8.ValidString(m.Note) || !strings.Contains(m.Note, tc.want) {
-			t.Errorf("%s: got %d bytes, valid %v: %q, want in it %q", reason, n, utf8.ValidString(m.Note), m.Note, tc.want)
-		}
-		normal := reason == plan.ReasonHeld || reason == plan.ReasonMirrored
-		if (m.Type == corev1.EventTypeNormal) != normal || m.Annotations[domain+"instance"] != "default" {
-			t.Errorf("%s: got type %q and annotations %v", reason, m.Type, m.Annotations)
-		}
-		hasVersion := reason == plan.ReasonReservedName || reason == plan.ReasonInvalidAnnotation ||
-			reason == plan.ReasonNoTargets || reason == plan.ReasonMirrored
-		if got := m.Annotations[domain+"version"]; got != map[bool]string{true: "7"}[hasVersion] {
-			t.Errorf("%s: got the version %q, want one %v", reason, got, hasVersion)
-		}
+			m := messageOf(s, reason)
+			if n := len(m.Note); n > 1024 || !utf8.ValidString(m.Note) || !strings.Contains(m.Note, tc.want) {
+				t.Errorf("got %d bytes, valid %v: %q, want in it %q", n, utf8.ValidString(m.Note), m.Note, tc.want)
+			}
+			normal := reason == plan.ReasonHeld || reason == plan.ReasonMirrored
+			if (m.Type == corev1.EventTypeNormal) != normal || m.Annotations[domain+"instance"] != "default" {
+				t.Errorf("got type %q and annotations %v", m.Type, m.Annotations)
+			}
+			hasVersion := reason == plan.ReasonReservedName || reason == plan.ReasonInvalidAnnotation ||
+				reason == plan.ReasonNoTargets || reason == plan.ReasonMirrored
+			if got := m.Annotations[domain+"version"]; got != map[bool]string{true: "7"}[hasVersion] {
+				t.Errorf("got the version %q, want one %v", got, hasVersion)
+			}
+		})
 	}
 }
 
@@ -158,8 +160,10 @@ func TestTextsSayWhatToDo(t *testing.T) {
 			`source's annotation namespace-prefix="x" rules the namespace out. To keep it, ` +
 			"correct the annotation namespace-prefix before then.",
 	} {
-		if got := messageOf(s, reason).Note; got != want {
-			t.Errorf("%s: got %q, want %q", reason, got, want)
-		}
+		t.Run(reason, func(t *testing.T) {
+			if got := messageOf(s, reason).Note; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
 	}
 }

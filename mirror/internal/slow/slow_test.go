@@ -52,6 +52,11 @@ func run(t *testing.T, f func(*testing.T, calls)) {
 	})
 }
 
+// inVirtualTime returns a subtest, which run runs.
+func inVirtualTime(f func(*testing.T, calls)) func(*testing.T) {
+	return func(t *testing.T) { run(t, f) }
+}
+
 // takes returns a call that takes a time, unless it is cut before.
 func takes(d time.Duration, result error) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -128,8 +133,8 @@ func TestOrdinaryCallIsCut(t *testing.T) {
 		"calls take long, none is answered": {50 * ms, write, slow.Ordinary, -20 * ms, 800 * ms},
 		"calls are quick":                   {10 * ms, write, slow.Ordinary, -20 * ms, 2 * limit},
 	} {
-		for _, kind := range []call{read, write} {
-			run(t, func(t *testing.T, q calls) {
+		for kind, call := range map[string]call{"read": read, "write": write} {
+			t.Run(name+"/"+kind, inVirtualTime(func(t *testing.T, q calls) {
 				q.averages(tc.average)
 				go func() {
 					time.Sleep(40*ms + tc.ends)
@@ -137,11 +142,11 @@ func TestOrdinaryCallIsCut(t *testing.T) {
 				}()
 				time.Sleep(50 * ms)
 				began := time.Now()
-				err := kind(q.Queue, t.Context(), "a", slow.Ordinary, takes(time.Minute, nil))
+				err := call(q.Queue, t.Context(), "a", slow.Ordinary, takes(time.Minute, nil))
 				if took := time.Since(began).Round(ms); took != tc.want || !errors.Is(err, slow.ErrCut) {
-					t.Errorf("%s: got %v after %v, want a cut after %v", name, err, took, tc.want)
+					t.Errorf("got %v after %v, want a cut after %v", err, took, tc.want)
 				}
-			})
+			}))
 		}
 	}
 }
@@ -196,14 +201,14 @@ func TestAverage(t *testing.T) {
 			})
 		}, 400 * ms},
 	} {
-		run(t, func(t *testing.T, q calls) {
+		t.Run(name, inVirtualTime(func(t *testing.T, q calls) {
 			for range 100 {
 				tc.call(q)
 			}
 			if got := q.hang("a", slow.Ordinary) / 2; got.Round(10*ms) != tc.want {
-				t.Errorf("%s: got a limit of %v, want %v", name, got, tc.want)
+				t.Errorf("got a limit of %v, want %v", got, tc.want)
 			}
-		})
+		}))
 	}
 }
 
@@ -257,24 +262,24 @@ func TestSecondChance(t *testing.T) {
 		"after a quick one in a turn": {steps{func(q calls) { _, _ = q.write("a", slow.Whole, ms, nil) }, hangs}, false},
 		"the namespace is a new one":  {steps{quick, forget, hangs}, true},
 	} {
-		run(t, func(t *testing.T, q calls) {
+		t.Run(name, inVirtualTime(func(t *testing.T, q calls) {
 			for _, call := range tc.steps {
 				call(q)
 				time.Sleep(ms)
 			}
 			if got := q.Put("a", settings, true); got != tc.want || q.isSlow("a") != tc.want {
-				t.Errorf("%s: got a wait for a turn %v, want %v", name, got, tc.want)
+				t.Errorf("got a wait for a turn %v, want %v", got, tc.want)
 			}
-		})
+		}))
 	}
-	run(t, func(t *testing.T, q calls) {
+	t.Run("a read", inVirtualTime(func(t *testing.T, q calls) {
 		quick(q)
 		_ = q.Read(context.Background(), "a", slow.Ordinary, takes(time.Minute, nil))
 		if !q.Put("a", settings, true) {
 			t.Error("got a second chance for a read")
 		}
-	})
-	run(t, func(t *testing.T, q calls) { // calls that overlap are not forgiven for ever
+	}))
+	t.Run("calls that overlap are not forgiven for ever", inVirtualTime(func(t *testing.T, q calls) {
 		quick(q)
 		for range 100 {
 			go hangs(q)
@@ -284,22 +289,22 @@ func TestSecondChance(t *testing.T) {
 		if !q.isSlow("a") {
 			t.Error("got a quick namespace, where calls hang all the time")
 		}
-	})
+	}))
 }
 
 // TestWrittenEndsSlowness: the watch shows a write that was cut, at once or later.
 func TestWrittenEndsSlowness(t *testing.T) {
 	for after, want := range map[time.Duration]bool{0: true, time.Second: true, time.Second + ms: false} {
-		run(t, func(t *testing.T, q calls) {
+		t.Run("after "+after.String(), inVirtualTime(func(t *testing.T, q calls) {
 			q.hang("a", slow.Ordinary)
 			q.Put("a", settings, true)
 			time.Sleep(after)
 			back := q.Written("a")
 			if got := len(back) == 1 && back[0] == settings; got != want || q.isSlow("a") == want {
-				t.Errorf("after %v: got %v back, and slow %v, want the target back: %v", after, back, q.isSlow("a"), want)
+				t.Errorf("got %v back, and slow %v, want the target back: %v", back, q.isSlow("a"), want)
 			}
 			q.Written("b")
-		})
+		}))
 	}
 }
 
@@ -316,32 +321,32 @@ func TestWhatEndsSlowness(t *testing.T) {
 		"the namespace is deleted":           {func(q calls) { q.Forget("a") }, false},
 		"another namespace is deleted":       {func(q calls) { q.Forget("b") }, true},
 	} {
-		run(t, func(t *testing.T, q calls) {
+		t.Run(name, inVirtualTime(func(t *testing.T, q calls) {
 			q.hang("a", slow.Ordinary)
 			q.Put("a", settings, false)
 			tc.does(q)
 			if got := q.isSlow("a"); got != tc.waits {
-				t.Errorf("%s: got slow %v, want %v", name, got, tc.waits)
+				t.Errorf("got slow %v, want %v", got, tc.waits)
 			}
 			uid, _ := q.Get()
 			if k, ok := q.Next(uid); ok != tc.waits || ok && k != settings {
-				t.Errorf("%s: got the turn of %v, %v, want one %v", name, k, ok, tc.waits)
+				t.Errorf("got the turn of %v, %v, want one %v", k, ok, tc.waits)
 			}
-		})
+		}))
 	}
-	run(t, func(t *testing.T, q calls) {
+	t.Run("a call answered in time, and no target waits", inVirtualTime(func(t *testing.T, q calls) {
 		q.hang("a", slow.Ordinary)
 		if _, _ = q.write("a", slow.Ordinary, ms, nil); q.isSlow("a") {
-			t.Error("got a namespace slow, where a call is answered in time and no target waits")
+			t.Error("got a namespace slow")
 		}
-	})
+	}))
 }
 
 // TestShortTurnsHavePrecedence: a namespace that hangs waits behind one that became slow later, and answers in eight
 // seconds.
 func TestShortTurnsHavePrecedence(t *testing.T) {
 	for took, want := range map[time.Duration]types.UID{8*time.Second - 1: "a", 8 * time.Second: "b"} {
-		run(t, func(t *testing.T, q calls) {
+		t.Run("a took "+took.String(), inVirtualTime(func(t *testing.T, q calls) {
 			for _, uid := range []types.UID{"a", "b"} {
 				q.hang(uid, slow.Ordinary)
 				q.Put(uid, settings, true)
@@ -351,9 +356,9 @@ func TestShortTurnsHavePrecedence(t *testing.T) {
 				}
 			}
 			if uid, _ := q.Get(); uid != want {
-				t.Errorf("a took %v: got the turn of %s, want that of %s", took, uid, want)
+				t.Errorf("got the turn of %s, want that of %s", uid, want)
 			}
-		})
+		}))
 	}
 }
 
@@ -369,8 +374,8 @@ func TestTurnDecides(t *testing.T) {
 		"quick, then slow": {[]time.Duration{ms, limit}, false},
 		"slow, then quick": {[]time.Duration{limit, ms}, true},
 	} {
-		for _, pace := range []slow.Pace{slow.Growing, slow.Whole} {
-			run(t, func(t *testing.T, q calls) {
+		for kind, pace := range map[string]slow.Pace{"growing": slow.Growing, "whole": slow.Whole} {
+			t.Run(name+"/"+kind, inVirtualTime(func(t *testing.T, q calls) {
 				q.hang("a", slow.Ordinary)
 				other := types.NamespacedName{Namespace: "team-a", Name: "other"}
 				q.Put("a", settings, false)
@@ -378,20 +383,19 @@ func TestTurnDecides(t *testing.T) {
 				back := q.turn(pace, tc.took...)
 				namespaces, _ := q.Known()
 				if (len(back) == 1 && back[0] == other) != tc.back || (namespaces == 0) != tc.back || q.isSlow("a") == tc.back {
-					t.Errorf("%s: got %v back, and %d slow namespaces, want the other target back: %v", name, back, namespaces,
-						tc.back)
+					t.Errorf("got %v back, and %d slow namespaces, want the other target back: %v", back, namespaces, tc.back)
 				}
-			})
+			}))
 		}
 	}
-	run(t, func(t *testing.T, q calls) {
+	t.Run("ordinary calls take as long", inVirtualTime(func(t *testing.T, q calls) {
 		q.hang("a", slow.Ordinary)
 		q.Put("a", settings, false)
 		q.averages(101 * ms)
 		if back := q.turn(slow.Whole, time.Minute); len(back) != 1 || back[0] != settings {
-			t.Errorf("ordinary calls take as long: got %v back, want the target", back)
+			t.Errorf("got %v back, want the target", back)
 		}
-	})
+	}))
 }
 
 // TestTurnsGoByNamespace, one target at a turn. A target waits once.
