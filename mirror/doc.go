@@ -2,8 +2,9 @@
 //
 // A ConfigMap with the label mirror=true, the source, is copied into every
 // target: a namespace that the flags, the namespace itself and the source
-// allow. Package plan holds the contract and decides; this package reads the
-// cluster, carries the decisions out and reports.
+// allow. Package plan holds the contract, which users read in
+// deploy/docs/reference.md, and decides; this package reads the cluster, carries
+// the decisions out and reports.
 //
 // # From an event to a write and a report
 //

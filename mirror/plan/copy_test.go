@@ -13,7 +13,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestDesiredIsTheContract writes out a copy as section 1 of the contract lists it, with another label, another
+// TestDesiredIsTheContract writes out a copy as deploy/docs/reference.md lists it, with another label, another
 // instance (C10), and the longest name (C09). If the checksum changes, the next version writes every copy of every
 // cluster again (C18).
 func TestDesiredIsTheContract(t *testing.T) {
@@ -70,7 +70,7 @@ func TestC27UpdateKeepsAndRemoves(t *testing.T) {
 		rules               *Rules            // nil: copying
 		src                 *corev1.ConfigMap // nil: src
 		have                *corev1.ConfigMap
-		labels, annotations texts // besides the contract's
+		labels, annotations texts // besides the controller's own
 	}{
 		"C27 the flags list it no longer": {rules: testRules(),
 			have:        plantest.Copy(copying, src, "team-a", plantest.Label("theirs", "1")),

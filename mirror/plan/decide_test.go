@@ -234,8 +234,9 @@ func TestDecideAboutAnUnwantedCopy(t *testing.T) {
 	})
 }
 
-// TestC62Held is the section "A change in stages", row by row. Unless a row says more, a target is held. Case C74: the
-// source that wins a target owns it, and the others that select it are superseded.
+// TestC62Held is the table of what the annotations rollout and paused hold: deploy/docs/staging.md is about them.
+// Unless a row has more, a target is held. Case C74: the source that wins a target owns it, and the others that select
+// it are superseded.
 func TestC62Held(t *testing.T) {
 	r, ns := testRules(), plantest.Namespace("team-a")
 	paused, rollout := plantest.Annotation(PausedAnnotation, PausedValue),

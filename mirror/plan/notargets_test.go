@@ -14,19 +14,25 @@ import (
 func TestC73WithoutTarget(t *testing.T) {
 	namespaces := slices.Values([]*corev1.Namespace{
 		plantest.Namespace("team-a"), plantest.Namespace("web-a", "tier", "gold")})
-	for want, change := range map[string]func(*Options){
-		"": func(*Options) {},
-		"No namespace is a target: no namespace begins with teem-": func(o *Options) {
-			o.NamespacePrefixes = []string{"teem-"}
-		},
-		"match --namespace-selector=tier=gold": func(o *Options) { o.NamespaceSelector = "tier=gold" },
+	for name, tc := range map[string]struct {
+		change func(*Options)
+		want   string // in the text; empty: there is a target
+	}{
+		"a target": {func(*Options) {}, ""},
+		"a prefix of no namespace": {func(o *Options) { o.NamespacePrefixes = []string{"teem-"} },
+			"No namespace is a target: no namespace begins with teem-"},
+		"a selector of no namespace with the prefix": {func(o *Options) { o.NamespaceSelector = "tier=gold" },
+			"match --namespace-selector=tier=gold"},
 	} {
-		o := NewOptions()
-		o.NamespacePrefixes = []string{"team-"}
-		change(&o)
-		if got := NewRules(&o).WithoutTarget(namespaces); !strings.Contains(got, want) || (got == "") != (want == "") {
-			t.Errorf("got %q, want in it %q", got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			o := NewOptions()
+			o.NamespacePrefixes = []string{"team-"}
+			tc.change(&o)
+			got := NewRules(&o).WithoutTarget(namespaces)
+			if !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
+				t.Errorf("got %q, want in it %q", got, tc.want)
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -39,8 +40,10 @@ func TestValidNamespace(t *testing.T) {
 	names := []string{"", "a", "a\n", "z9", "0-a", "-a", "a-", "a.b", "A", "a_b", "a/b", "a:b", "a`b", "a{b",
 		long, long + "a"}
 	for _, name := range names {
-		if got, want := validNamespace(name), len(validation.IsDNS1123Label(name)) == 0; got != want {
-			t.Errorf("%q: got valid %v, want %v", name, got, want)
-		}
+		t.Run(strconv.Quote(name), func(t *testing.T) {
+			if got, want := validNamespace(name), len(validation.IsDNS1123Label(name)) == 0; got != want {
+				t.Errorf("got valid %v, want %v", got, want)
+			}
+		})
 	}
 }
