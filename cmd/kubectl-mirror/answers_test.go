@@ -41,19 +41,24 @@ func TestPlan(t *testing.T) {
 func TestExplain(t *testing.T) {
 	reader := everyState()
 	snap := read(t, reader)
-	var out golden
+	file := goldenRows("explain", "=== ")
 	const copies = "team-h/mixed team-b/mixed team-no/mixed dev-a/mixed team-b/staged team-a/large"
 	const foreign = "team-d/mixed team-e/mixed team-f/mixed team-h/theirs team-b/large"
 	const missing = "team-g/mixed team-c/staged team-g/unknown team-no/synced team-x/synced other/synced team-g/nowhere"
 	const others = "team-a/neither platform/pasted platform/odd platform/going platform/unlabelled team-a/unlabelled"
-	for arg := range strings.FieldsSeq(copies + " " + foreign + " " + missing + " " + others) {
-		namespace, name, _ := strings.Cut(arg, "/")
-		key := types.NamespacedName{Namespace: namespace, Name: name}
-		cm, _ := reader.Get(t.Context(), key) // nothing fails in memory
-		x := &subject{snap.Rules, key, cm, snap, snap.Namespaces[namespace]}
-		out.print(arg, exitYes, x.explain(), "table")
+	rows := strings.Fields(copies + " " + foreign + " " + missing + " " + others)
+	for _, arg := range rows {
+		t.Run(arg, func(t *testing.T) {
+			namespace, name, _ := strings.Cut(arg, "/")
+			key := types.NamespacedName{Namespace: namespace, Name: name}
+			cm, _ := reader.Get(t.Context(), key) // nothing fails in memory
+			x := &subject{snap.Rules, key, cm, snap, snap.Namespaces[namespace]}
+			var out golden
+			out.print(arg, exitYes, x.explain(), "table")
+			file.Row(t, out.String())
+		})
 	}
-	out.compare(t, "explain")
+	file.End(t, len(rows))
 }
 
 // TestC70ExplainAlone has what a tenant is told who sees one namespace only: no command is for another one.
@@ -61,8 +66,8 @@ func TestC70ExplainAlone(t *testing.T) {
 	rules, source := newReader().Rules, plantest.Source("platform", "settings")
 	const copied, made = "mirror-controller.github.io/source", "mirror-controller.github.io/copy"
 	optsOut := plantest.Namespace("team-a", "mirror", "false")
-	var out golden
-	for _, test := range []struct {
+	file := goldenRows("alone", "=== ")
+	rows := []struct {
 		title string
 		cm    *corev1.ConfigMap
 		ns    *corev1.Namespace
@@ -78,9 +83,14 @@ func TestC70ExplainAlone(t *testing.T) {
 		{"a copy of another name", plantest.Marked("team-a", "settings", plantest.Annotation(copied, "platform/other")), nil},
 		{"made of a copy", plantest.Marked("team-a", "settings", plantest.Annotation(made, "team-b/settings")), nil},
 		{"one with an odd label", plantest.ConfigMap("team-a", "settings", plantest.Label("mirror", "True")), nil},
-	} {
-		x := &subject{rules, types.NamespacedName{Namespace: "team-a", Name: "settings"}, test.cm, nil, test.ns}
-		out.print(test.title, exitYes, x.explain(), "table")
 	}
-	out.compare(t, "alone")
+	for _, test := range rows {
+		t.Run(test.title, func(t *testing.T) {
+			x := &subject{rules, types.NamespacedName{Namespace: "team-a", Name: "settings"}, test.cm, nil, test.ns}
+			var out golden
+			out.print(test.title, exitYes, x.explain(), "table")
+			file.Row(t, out.String())
+		})
+	}
+	file.End(t, len(rows))
 }

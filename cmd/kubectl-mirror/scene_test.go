@@ -100,6 +100,11 @@ func everyState() *snapshot.Reader {
 
 var update = flag.Bool("update", false, "write the golden files")
 
+// goldenRows returns the golden file of a table. A text begins like this.
+func goldenRows(name, begin string) *plantest.Golden {
+	return &plantest.Golden{File: filepath.Join("testdata", name+".golden"), Begin: begin, Update: *update}
+}
+
 // golden collects what is printed, under titles, for one golden file.
 type golden struct{ bytes.Buffer }
 

@@ -5,26 +5,31 @@ import "testing"
 func TestClientConfig(t *testing.T) {
 	outsideOfAnyCluster(t)
 	kubeconfig := "--kubeconfig=" + writeKubeconfig(t, "one", "https://one.example")
-	for host, args := range map[string][]string{
-		"https://one.example": {kubeconfig}, // the current context
-		"https://two.example": {kubeconfig, "--context=two"},
+	for name, tc := range map[string]struct {
+		args []string
+		host string
+	}{
+		"current context": {[]string{kubeconfig}, "https://one.example"},
+		"--context":       {[]string{kubeconfig, "--context=two"}, "https://two.example"},
 	} {
-		opts := newOptions()
-		noError(t, parse(combine(opts.bind()), args))
-		config, err := opts.clientConfig()
-		noError(t, err)
-		if config.Host != host || config.QPS != -1 {
-			t.Errorf("host %s, QPS %v, want %s and no throttle", config.Host, config.QPS, host)
-		}
-		if config.UserAgent != "mirror-controller/"+version()+" instance/default" {
-			t.Errorf("user agent %q", config.UserAgent)
-		}
-		const protobuf = "application/vnd.kubernetes.protobuf"
-		if config.ContentType != protobuf || config.AcceptContentTypes != protobuf+",application/json" {
-			t.Errorf("sends %q, accepts %q, want protobuf, and JSON behind it", config.ContentType, config.AcceptContentTypes)
-		}
-		if !config.DisableCompression {
-			t.Error("has the API server compress each event")
-		}
+		t.Run(name, func(t *testing.T) {
+			opts := newOptions()
+			noError(t, parse(combine(opts.bind()), tc.args))
+			config, err := opts.clientConfig()
+			noError(t, err)
+			if config.Host != tc.host || config.QPS != -1 {
+				t.Errorf("host %s, QPS %v, want %s and no throttle", config.Host, config.QPS, tc.host)
+			}
+			if config.UserAgent != "mirror-controller/"+version()+" instance/default" {
+				t.Errorf("user agent %q", config.UserAgent)
+			}
+			const protobuf = "application/vnd.kubernetes.protobuf"
+			if config.ContentType != protobuf || config.AcceptContentTypes != protobuf+",application/json" {
+				t.Errorf("sends %q, accepts %q, want protobuf, and JSON behind it", config.ContentType, config.AcceptContentTypes)
+			}
+			if !config.DisableCompression {
+				t.Error("has the API server compress each event")
+			}
+		})
 	}
 }

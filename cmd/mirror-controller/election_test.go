@@ -286,20 +286,22 @@ func TestStandsForElectionWhenReady(t *testing.T) {
 func TestNamespaceOfTheLease(t *testing.T) {
 	defer func(before string) { podNamespaceFile = before }(podNamespaceFile)
 	pod, none := writeFile(t, "namespace", "mirror-system\n"), filepath.Join(t.TempDir(), "none")
-	for _, test := range []struct {
+	for name, test := range map[string]struct {
 		elect             bool
 		file, given, want string
 	}{
-		{true, pod, "", "mirror-system"},
-		{true, pod, "other", "other"},
-		{false, none, "", ""}, // TestRefusedArguments has the other one outside a pod
+		"in a pod":            {true, pod, "", "mirror-system"},
+		"in a pod, with flag": {true, pod, "other", "other"},
+		"outside a pod":       {false, none, "", ""}, // TestRefusedArguments has the other one outside a pod
 	} {
-		podNamespaceFile = test.file
-		o := newElectionOptions()
-		o.enabled, o.namespace = test.elect, test.given
-		if wrong := o.complete(); wrong != nil || o.namespace != test.want {
-			t.Errorf("%+v: got %q, %v", test, o.namespace, wrong)
-		}
+		t.Run(name, func(t *testing.T) {
+			podNamespaceFile = test.file
+			o := newElectionOptions()
+			o.enabled, o.namespace = test.elect, test.given
+			if wrong := o.complete(); wrong != nil || o.namespace != test.want {
+				t.Errorf("got %q, %v, want %q", o.namespace, wrong, test.want)
+			}
+		})
 	}
 }
 

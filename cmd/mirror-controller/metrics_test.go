@@ -14,11 +14,16 @@ import (
 func TestProfiling(t *testing.T) {
 	controller, err := mirror.New(kubernetes.NewForConfigOrDie(&rest.Config{}), nil, mirror.NewOptions())
 	noError(t, err)
-	for profiling, want := range map[bool]int{true: http.StatusOK, false: http.StatusNotFound} {
-		for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/trace?seconds=0.01"} {
-			if code, _ := ask(t, metricsHandler(controller, profiling), path); code != want {
-				t.Errorf("%v: got %d from %s, want %d", profiling, code, path, want)
+	for name, tc := range map[string]struct {
+		profiling bool
+		want      int
+	}{"on": {true, http.StatusOK}, "off": {false, http.StatusNotFound}} {
+		t.Run(name, func(t *testing.T) {
+			for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/trace?seconds=0.01"} {
+				if code, _ := ask(t, metricsHandler(controller, tc.profiling), path); code != tc.want {
+					t.Errorf("got %d from %s, want %d", code, path, tc.want)
+				}
 			}
-		}
+		})
 	}
 }

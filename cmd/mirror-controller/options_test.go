@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
 // TestRefusedArguments has what is refused before anything is set up, with a line for each error and exit code 2, and
@@ -30,8 +32,8 @@ clusters: [{name: one, cluster: {server: "https://one.example", certificate-auth
 		"=pod", "="+writeFile(t, "pod", "apiVersion: v1\nkind: Pod\n"),
 	)
 	varies := regexp.MustCompile(`(?m)` + regexp.QuoteMeta(filepath.Dir(t.TempDir())) + `/\d+/|:\d+"$`)
-	var got strings.Builder
-	for _, args := range []string{
+	golden := plantest.Golden{File: "testdata/refused.txt", Begin: "$ ", Update: *update}
+	rows := []string{
 		// The other rows have a prefix.
 		"--namespace-prefix=", `--namespace-prefix="team-`, "--namespace-prefix=team-,", "--namespace-prefix=-team",
 		"--namespace-prefix=" + strings.Repeat("a", 64), "--all-namespaces",
@@ -56,22 +58,26 @@ clusters: [{name: one, cluster: {server: "https://one.example", certificate-auth
 
 		"--kubeconfig=pod", "--kubeconfig=good --context=three", "--kubeconfig=none", "--kubeconfig=lost",
 		"--kubeconfig=no-server", "--kubeconfig=no-ca", "--context=one", "KUBECONFIG=/no/such/file", "KUBECONFIG=:",
-	} {
-		all := strings.Split(kubeconfigs.Replace(args), " ")
-		if variable, ok := strings.CutPrefix(all[0], "KUBECONFIG="); ok {
-			t.Setenv("KUBECONFIG", variable)
-			all = all[1:]
-		}
-		if !strings.Contains(args, "--namespace-prefix") {
-			all = append(all, "--namespace-prefix=team-")
-		}
-		code, stdout, stderr := runFor(t, all...)
-		fmt.Fprintf(&got, "$ %s\n%s", strings.ReplaceAll(args, "\n", " "), varies.ReplaceAllString(stderr, ""))
-		if code != 2 || stdout != "" {
-			t.Errorf("%q: exit code %d and stdout %q, want 2 and nothing", args, code, stdout)
-		}
 	}
-	expectGolden(t, "refused.txt", got.String())
+	for _, args := range rows {
+		t.Run(args, func(t *testing.T) {
+			all := strings.Split(kubeconfigs.Replace(args), " ")
+			if variable, ok := strings.CutPrefix(all[0], "KUBECONFIG="); ok {
+				t.Setenv("KUBECONFIG", variable)
+				all = all[1:]
+			}
+			if !strings.Contains(args, "--namespace-prefix") {
+				all = append(all, "--namespace-prefix=team-")
+			}
+			code, stdout, stderr := runFor(t, all...)
+			title := strings.ReplaceAll(args, "\n", " ")
+			golden.Row(t, fmt.Sprintf("$ %s\n%s", title, varies.ReplaceAllString(stderr, "")))
+			if code != 2 || stdout != "" {
+				t.Errorf("exit code %d and stdout %q, want 2 and nothing", code, stdout)
+			}
+		})
+	}
+	golden.End(t, len(rows))
 }
 
 // TestFlagsInTheLog: the first line of the log names each flag that is not default.

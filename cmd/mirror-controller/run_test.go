@@ -25,18 +25,6 @@ func runFor(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// expectGolden fails the test if the file in testdata has another content; -update writes it.
-func expectGolden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		noError(t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	if want := read(t, file); got != want {
-		t.Errorf("got (go test ./cmd/... -update writes it)\n%s\nwant that of %s\n%s", got, file, want)
-	}
-}
-
 // outsideOfAnyCluster hides the cluster in which the test may run, and the kubeconfig of its user. There is one in the
 // home directory, which names the cluster that was used last, and not one to write to.
 func outsideOfAnyCluster(t *testing.T) {
@@ -69,15 +57,17 @@ clusters: [{name: one, cluster: {server: %q}}, {name: two, cluster: {server: "ht
 // TestHelp: help comes also beside values that are invalid. TestReferenceTables holds the texts of all flags.
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"--resync-period=1ns", "-h", "--namespace-prefix=UPPER"}} {
-		code, stdout, stderr := runFor(t, args...)
-		if code != 0 || stderr != "" {
-			t.Errorf("%q: exit code %d, stderr %q, want 0 and nothing", args, code, stderr)
-		}
-		for _, part := range []string{"mirror-controller copies every", "\nMirroring flags:\n", "--deletion-grace duration"} {
-			if !strings.Contains(stdout, part) {
-				t.Errorf("%q: there is no %q in\n%s", args, part, stdout)
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			code, stdout, stderr := runFor(t, args...)
+			if code != 0 || stderr != "" {
+				t.Errorf("exit code %d, stderr %q, want 0 and nothing", code, stderr)
 			}
-		}
+			for _, part := range []string{"mirror-controller copies every", "\nMirroring flags:\n", "--deletion-grace duration"} {
+				if !strings.Contains(stdout, part) {
+					t.Errorf("there is no %q in\n%s", part, stdout)
+				}
+			}
+		})
 	}
 }
 
