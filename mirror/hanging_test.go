@@ -165,8 +165,8 @@ func TestC67RecreatedSlowNamespace(t *testing.T) {
 // TestC67ResultInAFormerNamespace: what comes of a call in a namespace that was deleted meanwhile says nothing about
 // the one of that name.
 func TestC67ResultInAFormerNamespace(t *testing.T) {
-	for _, err := range []error{rejected("exceeded quota"), slow.ErrCut} {
-		standby(append(teams(1, "team-"), source()), func(t *testing.T, r *term) {
+	for name, err := range map[string]error{"rejected": rejected("exceeded quota"), "cut": slow.ErrCut} {
+		t.Run(name, standby(append(teams(1, "team-"), source()), func(t *testing.T, r *term) {
 			c := r.controller
 			x := &attempt{decision: c.reconciler.begin(settings("team-000"), slow.Ordinary)}
 			r.removeNamespace("team-000")
@@ -179,10 +179,10 @@ func TestC67ResultInAFormerNamespace(t *testing.T) {
 			known := *n.byNamespace["team-000"]
 			n.unlock()
 			if waiting := c.queues.slow.Len(); !x.act || known.retry != (retry{}) || waiting > 0 {
-				t.Errorf("%v: got act %v, %+v, and %d namespaces that wait", err, x.act, known.retry, waiting)
+				t.Errorf("got act %v, %+v, and %d namespaces that wait", x.act, known.retry, waiting)
 			}
 			r.ends(false, 0)
-		})(t)
+		}))
 	}
 }
 
@@ -316,7 +316,7 @@ func TestC81SlowLater(t *testing.T) {
 		edit := func(o *Options) { o.ConcurrentWrites = writes }
 		t.Run(takes.String(), inSceneWith(objects, edit, func(t *testing.T, s scene) {
 			ideal := takes * targets / writes
-			for _, tc := range []struct {
+			for _, step := range []struct {
 				content string
 				takes   time.Duration // by a write
 				limit   time.Duration
@@ -327,12 +327,12 @@ func TestC81SlowLater(t *testing.T) {
 			} {
 				s.delay(func(c apitest.Call) time.Duration {
 					if c.IsWrite() {
-						return tc.takes
+						return step.takes
 					}
 					return quick
 				})
-				s.write(source(data(tc.content)))
-				s.within(tc.limit, tc.content, func() bool { return s.countCopies("team-", tc.content) == targets })
+				s.write(source(data(step.content)))
+				s.within(step.limit, step.content, func() bool { return s.countCopies("team-", step.content) == targets })
 				time.Sleep(time.Minute)
 			}
 		}))

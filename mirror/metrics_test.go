@@ -97,13 +97,15 @@ func TestResultOfAReconcileInItsMetric(t *testing.T) {
 		outcome.OK: "success", outcome.Rejected: "error", outcome.Unavailable: "error", outcome.Conflict: again,
 		outcome.Terminating: again, outcome.Claimed: again, outcome.Foreign: again, outcome.Delayed: again,
 	} {
-		var err error
-		if o.Failed() {
-			err = errAway
-		}
-		if got := metricOf(result{outcome: o, err: err}, 0); got != want {
-			t.Errorf("%v: got %s, want %s", o, got, want)
-		}
+		t.Run(o.String(), func(t *testing.T) {
+			var err error
+			if o.Failed() {
+				err = errAway
+			}
+			if got := metricOf(result{outcome: o, err: err}, 0); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
 	}
 	if got := metricOf(result{}, time.Second); got != again {
 		t.Errorf("to be looked at again: got %s", got)
@@ -120,9 +122,8 @@ func TestSourcesAreCounted(t *testing.T) {
 	edit := func(o *Options) { o.SourceNamespaces = []string{"platform"} }
 	inSceneWith(objects, edit, func(t *testing.T, s scene) {
 		bytes := float64(len("key")+len("value")+len("bin")+2) + float64(len("key")+len("value"))
-		for metric, want := range map[string]float64{"mirror_sources": 2, "mirror_invalid_sources": 1,
-			"mirror_source_bytes": bytes} {
-			s.wantMetric(want, metric)
-		}
+		s.wantMetric(2, "mirror_sources")
+		s.wantMetric(1, "mirror_invalid_sources")
+		s.wantMetric(bytes, "mirror_source_bytes")
 	})(t)
 }

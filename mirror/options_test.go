@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,9 +81,11 @@ func TestFlagsAtTheirLimits(t *testing.T) {
 		{"--namespace-prefix=t", "--resync-period=100ms", "--deletion-grace=24h"},
 		{"--namespace-prefix=t", "--concurrent-sources=1", "--concurrent-writes=1"},
 	} {
-		o := NewOptions()
-		if err := errors.Join(flagSet(o).Parse(args), o.Validate()); err != nil {
-			t.Errorf("%q: %v", args, err)
-		}
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			o := NewOptions()
+			if err := errors.Join(flagSet(o).Parse(args), o.Validate()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -117,11 +117,13 @@ func TestC39MutationIsNoticed(t *testing.T) {
 		return
 	}
 	for what := range modify {
-		process := exec.Command(os.Args[0], "-test.run", "^TestC39MutationIsNoticed$")
-		process.Env = append(os.Environ(), modifies+"="+what)
-		out, err := process.CombinedOutput()
-		if err == nil || !strings.Contains(string(out), "ALTERED!") {
-			t.Errorf("nobody noticed that %s was modified: %v\n%s", what, err, out)
-		}
+		t.Run(what, func(t *testing.T) {
+			process := exec.Command(os.Args[0], "-test.run", "^TestC39MutationIsNoticed$")
+			process.Env = append(os.Environ(), modifies+"="+what)
+			out, err := process.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "ALTERED!") {
+				t.Errorf("nobody noticed that it was modified: %v\n%s", err, out)
+			}
+		})
 	}
 }
