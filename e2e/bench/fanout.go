@@ -62,17 +62,20 @@ func othersMetadata(n, rounds int) benchmark {
 	prefix := fmt.Sprintf("others-%d-", n)
 	return benchmark{fmt.Sprintf("OthersMetadata/n=%d", n), func(b *bench) {
 		b.clear()
-		name, targets := "labelled", b.createNamespaces(prefix, n)
-		plain := order{Op: opCreate, Names: []string{name}, Namespaces: targets, Version: "0"}
+		targets := b.createNamespaces(prefix, n)
+		ours := order{Op: opCreate, Names: []string{"labelled"}, Namespaces: targets, Version: "0"}
+		plain := ours
+		plain.Names = []string{"plain"} // in the same namespaces
 		b.limit(plain)
 		b.with(prefix, func(c *controller) {
-			c.publish(plain)
-			b.labelCopies(name, targets)
+			c.publish(ours)
+			b.labelCopies(ours)
 			c.quiet()
+			ours.Op, plain.Op = opUpdate, opUpdate
 			for round := range rounds {
-				edit := plain
-				edit.Op, edit.Version = opUpdate, fmt.Sprintf("%d-", round+1)
-				uses := alternately(round, func() use { return c.publish(edit) }, func() use { return b.limit(edit) })
+				version := fmt.Sprintf("%d-", round+1)
+				ours.Version, plain.Version = version, version
+				uses := alternately(round, func() use { return c.publish(ours) }, func() use { return b.limit(plain) })
 				b.compare("update/bar=2.50", uses[0].took, uses[1].took)
 				b.compareCPU("bar=2.50", n, uses[0], uses[1])
 			}
@@ -80,11 +83,11 @@ func othersMetadata(n, rounds int) benchmark {
 	}}
 }
 
-// labelCopies puts a label on the copy of the name in each namespace, as another controller would.
-func (b *bench) labelCopies(name string, namespaces []string) {
+// labelCopies puts a label on each copy of an order, as another controller would.
+func (b *bench) labelCopies(o order) {
 	patch := []byte(`{"metadata":{"labels":{"example.com/owner":"somebody"}}}`)
-	parallel(namespaces, func(namespace string) {
-		get(b.maps(namespace).Patch(b.ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}))
+	parallel(o.Namespaces, func(namespace string) {
+		get(b.maps(namespace).Patch(b.ctx, o.Names[0], types.MergePatchType, patch, metav1.PatchOptions{}))
 	})
 }
 
