@@ -158,6 +158,19 @@ func TestC84LinesOfASource(t *testing.T) {
 	})(t)
 }
 
+// TestC84LineAfterAFanOut: the line about copies that a source has given up waits
+// for the fan-out that finds them, and for nothing else.
+func TestC84LineAfterAFanOut(t *testing.T) {
+	withGrace(time.Minute, func(t *testing.T, s scene) {
+		time.Sleep(time.Hour)
+		s.edit("platform", prefixes("team-000"))
+		synctest.Wait() // no time passes
+		if !s.isAnnounced("team-001") || !s.isAnnounced("team-002") {
+			t.Errorf("got no line about two copies at the end of the fan-out:\n%s", s.log())
+		}
+	})(t)
+}
+
 // TestC84GraceOfCountedCopies: while a line is written, a copy is claimed or is to be
 // deleted for another reason. Its grace does not begin.
 func TestC84GraceOfCountedCopies(t *testing.T) {

@@ -140,7 +140,9 @@ func TestC65AnnouncementWaitsForNoQueue(t *testing.T) {
 func TestC65AnnouncementDuringAFanOut(t *testing.T) {
 	withGrace(9*time.Second, func(t *testing.T, s scene) {
 		s.hang(func(c apitest.Call) bool { return c.IsWrite() && c.Namespace == "team-000" })
-		s.write(source(data("new"), prefixes("team-000,team-001")))
+		s.write(source(data("new")))
+		time.Sleep(time.Second)
+		s.optOut("team-002")
 		synctest.Wait()
 		runs := func(runs bool) {
 			n := s.controller.records.lock("settings")

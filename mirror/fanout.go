@@ -35,6 +35,9 @@ func (d *decider) fanOut(name string) {
 		n.status(s.Key).sent.Begin(s.ConfigMap.UID) // until a report forgets it
 	}
 	n.reportSoon()
+	if !n.announceBy.IsZero() {
+		n.reportIn(0) // the line about new deletions has waited for the fan-out
+	}
 }
 
 // beginFanOut begins a fan-out, and returns the namespaces that have a record; or
