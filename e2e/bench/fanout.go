@@ -76,8 +76,8 @@ func othersMetadata(n, rounds int) benchmark {
 				version := fmt.Sprintf("%d-", round+1)
 				ours.Version, plain.Version = version, version
 				uses := alternately(round, func() use { return c.publish(ours) }, func() use { return b.limit(plain) })
-				b.compare("update/bar=2.50", uses[0].took, uses[1].took)
-				b.compareCPU("bar=2.50", n, uses[0], uses[1])
+				b.compare("update/bar=2.00", uses[0].took, uses[1].took)
+				b.compareCPU("bar=2.60", n, uses[0], uses[1])
 			}
 		})
 	}}
