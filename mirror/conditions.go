@@ -76,8 +76,8 @@ func (r *record) hasWanted(f *facts) bool { return r.content == contentOf(f.chan
 // awaitsOwnWrite holds while the cache shows something older than our own last
 // write. The target stands as that write left it.
 func (r *record) awaitsOwnWrite(f *facts) *condition {
-	end := r.lastWrite.at.Add(maxUnseen)
-	if !end.After(f.now) || !r.lastWrite.isUnseen(f.have, f.version) {
+	end := r.lastWrite.at.Add(maxAwait)
+	if !end.After(f.now) || !r.lastWrite.isAwaited(f.have, f.version) {
 		return nil
 	}
 	stands := f.decided()

@@ -129,7 +129,7 @@ type Leadership struct {
 }
 
 // Alone is the leadership of a controller that shares its instance with no
-// other: it begins at once, is never lost.
+// other: it begins at once, and is never lost.
 func Alone(ctx context.Context) Leadership {
 	begun := make(chan context.Context, 1)
 	begun <- context.WithoutCancel(ctx)
@@ -194,13 +194,17 @@ func (c *Controller) Interrupted() (longest time.Duration) {
 // lead decides and writes until ctx or term ends and the last write in flight
 // has ended. After a stop it resigns, and waits for the messages on their way.
 func (c *Controller) lead(ctx, term context.Context, resign func()) error {
+	// ctx ends at a stop, and with the term: nothing is begun after that. writes
+	// ends with the term alone: a stop cancels no write.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	defer context.AfterFunc(term, stop)()
-	// A stop cancels no write. The loss of the leadership does.
-	writes, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(term, cancel)()
+	writes, cancelWrites := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelWrites()
+	forgetTerm := context.AfterFunc(term, func() {
+		stop()
+		cancelWrites()
+	})
+	defer forgetTerm()
 	logger := klog.FromContext(ctx)
 	logger.Info("Mirroring", "instance", c.opts.Instance,
 		"namespacePrefixes", c.opts.NamespacePrefixes, "allNamespaces", c.opts.AllNamespaces)
@@ -233,7 +237,7 @@ func (c *Controller) lead(ctx, term context.Context, resign func()) error {
 	// A message that is not on its way may be old: no event was handled since
 	// the stop.
 	c.stopReporting()
-	defer time.AfterFunc(eventsEnd, cancel).Stop()
+	defer time.AfterFunc(eventsEnd, cancelWrites).Stop()
 	reporters.Wait()
 	return nil
 }
@@ -274,7 +278,8 @@ func start[T comparable](
 
 // takeOver plans everything: sources may have changed while no process led.
 func (c *Controller) takeOver() {
-	// First, or a source that goes meanwhile would be remembered for ever.
+	// This comes first. Otherwise a source that goes meanwhile would be remembered
+	// for ever.
 	c.handlers.active.Store(true)
 	for s := range c.activeSources {
 		c.handlers.sourceChanged(s.ConfigMap)

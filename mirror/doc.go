@@ -78,8 +78,9 @@
 // A message is made when it is sent, from what holds at that moment. It is due if
 // it differs from the last one with its reason, announces more deletions, or is
 // half an hour old. One message is on its way in each namespace of sources, so a
-// slow webhook there holds up no other. While a fan-out runs there is no report,
-// or it would count a part of the copies; a line waits for that a second at most.
+// slow webhook there holds up no other. While a fan-out runs there is no report:
+// it would count a part of the copies. A line waits for the fan-out for a second
+// at most.
 //
 // Counts may be wrong for a moment, and are right when the queues are empty.
 //

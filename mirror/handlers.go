@@ -126,7 +126,7 @@ func (h *handlers) targetChanged(k key) {
 }
 
 // visitNow decides about a target, and queues it before those of fan-outs if
-// something is to be done. After the event of our own write nothing is.
+// something is to be done. The event of our own write leaves nothing to do.
 func (h *handlers) visitNow(n *nameRecords, k key) {
 	if x := h.visit(n, k, h.viewOf(k.Name)); x.act {
 		h.queues.copies.AddFirst(k)
@@ -167,12 +167,12 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace) {
 		names[cm.Name] = true
 	}
 	for name := range names {
-		h.namespaceSeen(key{Namespace: namespace, Name: name}, ns)
+		h.namespaceChangedAt(key{Namespace: namespace, Name: name}, ns)
 	}
 }
 
-// namespaceSeen handles an event about a namespace at one target there.
-func (h *handlers) namespaceSeen(k key, ns *corev1.Namespace) {
+// namespaceChangedAt handles an event about a namespace for one target there.
+func (h *handlers) namespaceChangedAt(k key, ns *corev1.Namespace) {
 	n := h.records.lock(k.Name)
 	defer n.unlock()
 	view := h.viewOf(k.Name)
@@ -183,13 +183,13 @@ func (h *handlers) namespaceSeen(k key, ns *corev1.Namespace) {
 	h.endGrace(n, target, view)
 	h.visitNow(n, k)
 	if ns != nil {
-		h.seeExcluded(n, ns, view())
+		h.addExcluded(n, ns, view())
 	}
 }
 
-// seeExcluded notices that another rule than those reported keeps a source
-// without targets from a namespace. Nothing else has to be looked through.
-func (h *handlers) seeExcluded(n *nameRecords, ns *corev1.Namespace, view *plan.View) {
+// addExcluded adds the rule that keeps a source without targets from a namespace
+// to those that are reported. It looks at no other namespace.
+func (h *handlers) addExcluded(n *nameRecords, ns *corev1.Namespace, view *plan.View) {
 	for _, s := range view.Sources {
 		status := n.sources[s.Key]
 		if status == nil || status.excluded == nil {

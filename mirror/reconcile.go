@@ -32,7 +32,7 @@ type reconciler struct {
 	writer   *writer
 	restored restored
 
-	written   lastWrites
+	recent    recentWrites
 	undeleted rate.Sometimes // limits the log about copies that cannot be deleted
 }
 
@@ -154,8 +154,9 @@ func (r *reconciler) queueCut(namespace types.UID, k key) {
 }
 
 // isShownByAnEvent reports whether only our own write is left to be seen. The
-// watch shows it by an event or, after a gap, by a relist: its fan-out waits for
-// the write. After a deletion no source may be left to be fanned out.
+// watch shows a write by an event or, after a gap, by a relist, which queues a
+// fan-out of each source. A deletion does not count: its source may be gone, and
+// then no fan-out would look at the target again.
 func isShownByAnEvent(next *decision, res *result) bool {
 	return res.outcome == outcome.OK && next.record.isDone() && res.change.Op != plan.OpDelete
 }
@@ -171,10 +172,10 @@ func (r *reconciler) recordResult(
 	isClosed := ns == nil || plan.Terminating(ns) || ns.UID != known.namespaceUID
 	switch {
 	case res.outcome == outcome.OK:
-		r.written.add(res.change.Key.Namespace, now)
+		r.recent.add(res.change.Key.Namespace, now)
 		r.carriedOut(n, known, res, now)
 		known.succeeded(res, now)
-		if !known.lastWrite.isUnseen(r.cache.ConfigMap(res.change.Key), r.cache.Version()) {
+		if !known.lastWrite.isAwaited(r.cache.ConfigMap(res.change.Key), r.cache.Version()) {
 			known.lastWrite = ownWrite{at: now} // the watch was faster than the answer
 		}
 	case res.outcome == outcome.Delayed:
@@ -187,7 +188,7 @@ func (r *reconciler) recordResult(
 		if res.outcome == outcome.Claimed && !begun.IsZero() && begun.Before(res.claimedAt) {
 			known.unclaimed.since = res.claimedAt
 		}
-		known.failed(res, x.target.Have, r.written.elsewhere(res.change.Key.Namespace), now)
+		known.failed(res, x.target.Have, r.recent.elsewhere(res.change.Key.Namespace), now)
 	}
 }
 
@@ -457,9 +458,9 @@ func (r *reconciler) log(ctx context.Context, res *result, wait time.Duration) {
 	}
 }
 
-// lastWrites are the last write that the API server carried out, and the last one
+// recentWrites are the last write that the API server carried out, and the last one
 // in another namespace.
-type lastWrites struct {
+type recentWrites struct {
 	mu           sync.Mutex
 	last, before struct {
 		namespace string
@@ -468,7 +469,7 @@ type lastWrites struct {
 }
 
 // add adds a write.
-func (w *lastWrites) add(namespace string, at time.Time) {
+func (w *recentWrites) add(namespace string, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.last.namespace != namespace {
@@ -479,7 +480,7 @@ func (w *lastWrites) add(namespace string, at time.Time) {
 }
 
 // elsewhere returns when the last write was that was not in the namespace.
-func (w *lastWrites) elsewhere(namespace string) time.Time {
+func (w *recentWrites) elsewhere(namespace string) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.last.namespace == namespace {

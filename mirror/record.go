@@ -117,9 +117,9 @@ type retry struct {
 	failures  int       // in a row, for any reasons: they may take turns
 	notBefore time.Time // when the next try is due
 
-	// busySince is when the first of the tries in a row was answered that were all
-	// answered as if another try could help; zero: the last answer was another.
-	busySince time.Time
+	// retryableSince is the time from which on each answer was retryable, such as a
+	// conflict. Zero: the last answer was not.
+	retryableSince time.Time
 
 	// standing is how the target stands by the last try. The cache may not show
 	// that: it holds no foreign objects. StateNone: the try showed nothing.
@@ -142,15 +142,16 @@ type altered struct {
 }
 
 const (
-	// maxBusy is for how long a target may be answered as if another try could
-	// help. After that, if others are written meanwhile, it counts as rejected.
-	maxBusy = time.Minute
+	// maxRetryable is for how long the answers of a target may be retryable. After
+	// that, if other namespaces are written to meanwhile, the target counts as
+	// rejected.
+	maxRetryable = time.Minute
 	// updateGap is the shortest time between two updates of a copy: a source may
 	// change all the time. The copy still gets the newest content in its turn.
 	updateGap = 100 * time.Millisecond
-	// maxUnseen bounds the wait for our own write: after a restore of etcd the
+	// maxAwait bounds the wait for our own write: after a restore of etcd the
 	// cache may not reach the resourceVersion for days.
-	maxUnseen = time.Minute
+	maxAwait = time.Minute
 	// maxTriggers is after how many failures in a row no event ends a wait: a
 	// tenant can cause events without end.
 	maxTriggers = 10
@@ -242,14 +243,15 @@ func (r *record) succeeded(res *result, now time.Time) {
 // when the next one is due. have is the object that the change was about. A write
 // in another namespace was carried out at writtenElsewhere.
 func (r *record) failed(res *result, have *corev1.ConfigMap, writtenElsewhere, now time.Time) {
+	isRetryable := outcome.IsRetryable(res.err)
 	switch {
-	case outcome.IsBusy(res.err) && r.retry.busySince.IsZero():
-		r.retry.busySince = now
-	case res.err != nil && !outcome.IsBusy(res.err):
-		r.retry.busySince = time.Time{}
+	case isRetryable && r.retry.retryableSince.IsZero():
+		r.retry.retryableSince = now
+	case res.err != nil && !isRetryable:
+		r.retry.retryableSince = time.Time{}
 	}
-	since := r.retry.busySince
-	if outcome.IsBusy(res.err) && now.Sub(since) >= maxBusy && writtenElsewhere.After(since) {
+	since := r.retry.retryableSince
+	if isRetryable && now.Sub(since) >= maxRetryable && writtenElsewhere.After(since) {
 		res.outcome = outcome.Rejected
 		res.isNews = true
 	}
@@ -302,9 +304,9 @@ func (r repairs) delay() time.Duration {
 // calmAt returns when the row is over, if the target is left alone until then.
 func (r repairs) calmAt() time.Time { return r.last.Add(r.delay() + calm) }
 
-// isUnseen reports whether the cache does not show the write yet. It has have at
+// isAwaited reports whether the cache does not show the write yet. It has have at
 // the target, and has seen all ConfigMaps up to version.
-func (w ownWrite) isUnseen(have *corev1.ConfigMap, version string) bool {
+func (w ownWrite) isAwaited(have *corev1.ConfigMap, version string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, w.version)
 	isBehind := err == nil && order < 0
 	isStillThere := w.deleted != "" && have != nil && have.UID == w.deleted && have.DeletionTimestamp == nil

@@ -104,12 +104,12 @@ func TestDecideAtATarget(t *testing.T) {
 		"foreign by admission":                {altered, foreign, false, 0, plan.StateRejected, "quota"},
 		"no copy is wanted":                   {record{}.with(blue), plan.Change{}, false, 0, plan.StateNone, ""},
 
-		"our write is unseen":                  {wrote(blue, s), update, false, maxUnseen - s, plan.StateSynced, ""},
-		"our write is unseen, in sync":         {wrote(blue, s), nothing, false, maxUnseen - s, plan.StateSynced, ""},
-		"our write is unseen, other content":   {wrote(green, s), update, false, maxUnseen - s, plan.StatePending, ""},
-		"our write is unseen for a minute":     {wrote(blue, maxUnseen), update, true, 0, plan.StatePending, ""},
-		"our deletion is unseen":               {deleted, remove, false, maxUnseen, plan.StateNone, ""},
-		"our deletion is unseen, wanted again": {deleted, update, false, maxUnseen, plan.StatePending, ""},
+		"our write is unseen":                  {wrote(blue, s), update, false, maxAwait - s, plan.StateSynced, ""},
+		"our write is unseen, in sync":         {wrote(blue, s), nothing, false, maxAwait - s, plan.StateSynced, ""},
+		"our write is unseen, other content":   {wrote(green, s), update, false, maxAwait - s, plan.StatePending, ""},
+		"our write is unseen for a minute":     {wrote(blue, maxAwait), update, true, 0, plan.StatePending, ""},
+		"our deletion is unseen":               {deleted, remove, false, maxAwait, plan.StateNone, ""},
+		"our deletion is unseen, wanted again": {deleted, update, false, maxAwait, plan.StatePending, ""},
 		"changed 30 ms after our write": {
 			record{lastWrite: ownWrite{at: epoch.Add(-updateGap + 70)}}.with(green), update, false,
 			70, plan.StatePending, ""},
@@ -457,7 +457,7 @@ func TestOwnWriteIsUnseen(t *testing.T) {
 				have = plantest.ConfigMap("team-a", "settings", tc.change...)
 				have.UID = tc.uid
 			}
-			if got := tc.write.isUnseen(have, tc.version); got != tc.unseen {
+			if got := tc.write.isAwaited(have, tc.version); got != tc.unseen {
 				t.Errorf("got unseen %v, want %v", got, tc.unseen)
 			}
 		})

@@ -16,7 +16,7 @@ import (
 // records holds the records of the targets of each name, and counts the targets
 // by their states.
 type records struct {
-	reports workqueue.TypedDelayingInterface[string] // names whose messages are due
+	reports workqueue.TypedDelayingInterface[string] // names of whose sources something may be reported
 
 	mu     sync.Mutex // guards byName
 	byName map[string]*nameRecords
@@ -190,8 +190,8 @@ func (n *nameRecords) setOf(sources []*plan.Source) sourceSet {
 	return sourceSet(bits)
 }
 
-// status returns the status of a source. It begins with zero, and with the least
-// free number.
+// status returns the status of a source. If there is none it makes one, with the
+// least free number.
 func (n *nameRecords) status(source key) *sourceStatus {
 	if status := n.sources[source]; status != nil {
 		return status

@@ -75,8 +75,8 @@ func (r *reporter) queueIfDue(n *nameRecords, k key, s *report.Summary, now time
 // ask again: messages keep their spacing.
 func (n *nameRecords) forgetGone(k key, status *sourceStatus, now time.Time) (wait time.Duration) {
 	wait = status.sent.QuietIn(now)
-	isNew := status.changeAt.After(n.fanOutAt) // it has just come, and a fan-out will show that
-	if wait <= 0 && !isNew {
+	hasJustCome := status.changeAt.After(n.fanOutAt) // and a fan-out will show that
+	if wait <= 0 && !hasJustCome {
 		n.forget(k)
 	}
 	return wait

@@ -185,8 +185,9 @@ func (r *Rules) decideUnclaimed(c Change, v *View, t Target) Change {
 }
 
 // decideHeld decides about a target that w wins and holds. Once the hold ends,
-// another source may win the target, or none. If nothing would be done then, the
-// target is not held but stands as it is.
+// another source may win the target, or none. If the end of the hold would change
+// nothing, as at a copy in sync, the target counts as it would without the hold.
+// A foreign object is no such case: its state would not show the hold.
 func (r *Rules) decideHeld(c Change, v *View, t Target, w *Source) Change {
 	next := w
 	if r.Exclusion(w, t.Namespace) != NotExcluded {

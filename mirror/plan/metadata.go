@@ -98,8 +98,8 @@ func selectCopied(metadata map[string]string, patterns []string, label string) m
 // The value of the copied annotation is a comma-separated list of keys, each with
 // one of these prefixes, such as "annotation:note,label:app".
 const (
-	copiedLabel      = "label:"
-	copiedAnnotation = "annotation:"
+	labelItem      = "label:"
+	annotationItem = "annotation:"
 )
 
 // copiedList returns the value of the copied annotation for these labels and
@@ -107,10 +107,10 @@ const (
 func copiedList(labels, annotations map[string]string) string {
 	var items []string
 	for k := range labels {
-		items = append(items, copiedLabel+k)
+		items = append(items, labelItem+k)
 	}
 	for k := range annotations {
-		items = append(items, copiedAnnotation+k)
+		items = append(items, annotationItem+k)
 	}
 	slices.Sort(items)
 	return strings.Join(items, ",")
@@ -124,9 +124,9 @@ func copiedKeys(list, label string) (labels, annotations []string) {
 		kind, key, _ := strings.Cut(item, ":")
 		switch {
 		case neverCopiedBy(key, label) != "":
-		case kind+":" == copiedLabel:
+		case kind+":" == labelItem:
 			labels = append(labels, key)
-		case kind+":" == copiedAnnotation:
+		case kind+":" == annotationItem:
 			annotations = append(annotations, key)
 		}
 	}

@@ -18,7 +18,7 @@ func AnySource() *Source { return &Source{selector: labels.Everything()} }
 // the flags allow no namespace. That a namespace is being deleted counts only if
 // nothing else keeps the source from any.
 func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) []Exclusion {
-	excluded := []Exclusion{ExcludedName}
+	excluded := []Exclusion{ExcludedName} // until a namespace comes that the flags allow
 	for ns := range namespaces {
 		if excluded = r.AlsoExcluded(excluded, s, ns); excluded == nil {
 			return nil

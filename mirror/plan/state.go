@@ -98,8 +98,8 @@ func EventAnnotation(s State) string { return Domain + "/" + s.String() }
 // Counts are numbers of targets of one source, by state.
 type Counts [States]int
 
-// Owned returns the number of targets that the source selects and wins.
-func (c *Counts) Owned() (n int) {
+// Targets returns the number of targets that the source selects and wins.
+func (c *Counts) Targets() (n int) {
 	for state, count := range c {
 		if State(state).IsTarget() && State(state) != StateSuperseded {
 			n += count
@@ -111,7 +111,7 @@ func (c *Counts) Owned() (n int) {
 // IsWithoutTargets reports whether the source selects no namespace. Copies may be
 // left where it has selected one.
 func (c *Counts) IsWithoutTargets() bool {
-	return c.Owned() == 0 && c[StateSuperseded] == 0
+	return c.Targets() == 0 && c[StateSuperseded] == 0
 }
 
 // Counted are the states that are counted: all but StateNone.

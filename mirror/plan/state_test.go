@@ -38,7 +38,7 @@ func TestStates(t *testing.T) {
 			}
 			counts := Counts{}
 			counts[state] = 3
-			if got := counts.Owned(); got != owned {
+			if got := counts.Targets(); got != owned {
 				t.Errorf("got %d targets owned, want %d", got, owned)
 			}
 		})

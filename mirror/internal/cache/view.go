@@ -84,6 +84,6 @@ func (c *Cache) viewOf(name string, parsed map[*corev1.ConfigMap]*plan.Source) (
 
 // has reports whether the view is that of these ConfigMaps.
 func (v *parsedView) has(found []*corev1.ConfigMap) bool {
-	isNew := func(cm *corev1.ConfigMap) bool { return v.parsed[cm] == nil }
-	return len(found) == len(v.parsed) && !slices.ContainsFunc(found, isNew)
+	isUnparsed := func(cm *corev1.ConfigMap) bool { return v.parsed[cm] == nil }
+	return len(found) == len(v.parsed) && !slices.ContainsFunc(found, isUnparsed)
 }

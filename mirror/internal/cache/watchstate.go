@@ -80,9 +80,9 @@ type stream struct {
 	cancel context.CancelFunc
 	// timeout cancels the request, unless the list is whole before.
 	timeout *time.Timer
-	// whole is the time from which the list counts as whole. It may be in the
+	// wholeFrom is the time from which on the list counts as whole. It may be in the
 	// future. Zero: nothing shows yet that the list is whole, or the stream has ended.
-	whole time.Time
+	wholeFrom time.Time
 }
 
 func (s *stream) ResultChan() <-chan watch.Event { return s.events }
@@ -91,7 +91,7 @@ func (s *stream) Stop()                          { s.cancel() }
 // isEstablished reports whether the stream makes the watch established. The mutex
 // is held.
 func (s *stream) isEstablished() bool {
-	return !s.whole.IsZero() && !time.Now().Before(s.whole)
+	return !s.wholeFrom.IsZero() && !time.Now().Before(s.wholeFrom)
 }
 
 // errUnlisted is the error of a stream that would begin with a list.
@@ -113,7 +113,7 @@ func (s *watchState) watch(
 		s.useless.Store(maxUseless)
 		cancel()
 	})
-	source, err := open(streamCtx, o)
+	upstream, err := open(streamCtx, o)
 	if err != nil {
 		timeout.Stop()
 		cancel()
@@ -133,7 +133,7 @@ func (s *watchState) watch(
 	if !lists {
 		opened.setWhole(plainPeriod)
 	}
-	go opened.run(ctx, source)
+	go opened.run(ctx, upstream)
 	return opened, nil
 }
 
@@ -142,21 +142,22 @@ func (s *stream) setWhole(after time.Duration) {
 	s.timeout.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if whole := time.Now().Add(after); s.whole.IsZero() || whole.Before(s.whole) {
-		s.whole = whole
+	from := time.Now().Add(after)
+	if s.wholeFrom.IsZero() || from.Before(s.wholeFrom) {
+		s.wholeFrom = from
 	}
 }
 
 // run passes the events on, until one of both sides ends the stream.
-func (s *stream) run(ctx context.Context, source watch.Interface) {
+func (s *stream) run(ctx context.Context, upstream watch.Interface) {
 	defer close(s.events)
-	defer s.end() // before: client-go opens the next stream after the close
-	defer source.Stop()
+	defer s.end() // runs before the close, after which client-go opens the next stream
+	defer upstream.Stop()
 	for {
 		select {
 		case <-s.done:
 			return
-		case e, more := <-source.ResultChan():
+		case e, more := <-upstream.ResultChan():
 			if !more {
 				return
 			}
@@ -170,9 +171,9 @@ func (s *stream) run(ctx context.Context, source watch.Interface) {
 	}
 }
 
-// judged records what an event shows about the stream, and returns the event. It
-// removes the type of an error, unless the error says that the resourceVersion is
-// too old: that error asks for a list, and is no failure.
+// judged records what an event shows about the stream, and returns the event. An
+// error becomes one without a type, which client-go does not retry on its own: see
+// failed. But that the resourceVersion is too old is no failure: client-go lists.
 func (s *stream) judged(ctx context.Context, e watch.Event) watch.Event {
 	err := apierrors.FromObject(e.Object)
 	switch {
@@ -208,7 +209,7 @@ func (s *stream) end() {
 	} else {
 		s.useless.Add(1)
 	}
-	s.whole = time.Time{}
+	s.wholeFrom = time.Time{}
 }
 
 // failed returns an error of a list or a watch without its type, and logs it, at

@@ -161,8 +161,9 @@ func (r *Reader) next(needed []subject, notBefore time.Time) step {
 			longest = max(longest, last.took)
 		}
 	}
-	// An answer that will be too old when the missing ones come is read again
-	// with them. Else reads that are out of phase would never serve together.
+	// A subject whose answer will be too old when the missing ones come is read
+	// again at the same time. Otherwise the answers could take turns at being too
+	// old, and would never serve together.
 	for _, s := range served {
 		last := r.known[s]
 		if last.inFlight == nil && time.Until(last.until) < longest {

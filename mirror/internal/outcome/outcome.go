@@ -39,11 +39,11 @@ var ErrAltered = errors.New("an admission webhook or policy alters the copy")
 type backoff struct{ first, longest time.Duration }
 
 var (
-	// quick is for failures that an event usually ends, and for an API server
+	// soon is for failures that an event usually ends, and for an API server
 	// that is away.
-	quick = backoff{50 * time.Millisecond, 15 * time.Second}
-	// slow is for failures whose end causes no event, such as a raised quota.
-	slow = backoff{time.Second, time.Minute}
+	soon = backoff{50 * time.Millisecond, 15 * time.Second}
+	// late is for failures whose end causes no event, such as a raised quota.
+	late = backoff{time.Second, time.Minute}
 )
 
 // outcomes has the properties of each outcome.
@@ -54,12 +54,12 @@ var outcomes = [...]struct {
 	backoff backoff
 }{
 	OK:          {name: "ok", result: "success"},
-	Conflict:    {"conflict", "conflict", false, quick},
-	Terminating: {"terminating", "terminating", false, quick},
-	Claimed:     {"claimed", "conflict", false, slow},
-	Unavailable: {"unavailable", "error", true, quick},
-	Rejected:    {"rejected", "rejected", true, slow},
-	Foreign:     {"foreign", "conflict", false, slow},
+	Conflict:    {"conflict", "conflict", false, soon},
+	Terminating: {"terminating", "terminating", false, soon},
+	Claimed:     {"claimed", "conflict", false, late},
+	Unavailable: {"unavailable", "error", true, soon},
+	Rejected:    {"rejected", "rejected", true, late},
+	Foreign:     {"foreign", "conflict", false, late},
 	Delayed:     {name: "delayed"},
 }
 
@@ -81,7 +81,7 @@ func (o Outcome) Backoff(failures int) time.Duration {
 }
 
 // Of returns the outcome of an operation that ended with this error. An answer
-// other than 409, 429 and 503 is a rejection, and so is no answer within the
+// other than 404, 409, 429 and 503 is a rejection, and so is no answer within the
 // whole timeout.
 func Of(op plan.Op, err error) Outcome {
 	isCreate := op == plan.OpCreate
@@ -112,9 +112,9 @@ func IsAnswered(err error) bool {
 	return err == nil || errors.As(err, &status) || errors.Is(err, ErrAltered)
 }
 
-// IsBusy reports whether the API server answered a call with 409, 429, 503 or
+// IsRetryable reports whether the API server answered a call with 409, 429, 503 or
 // 404: another try may help. A webhook may deny with such a code, too, for ever.
-func IsBusy(err error) bool {
+func IsRetryable(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
 }

@@ -87,10 +87,10 @@ func (s *Summary) Expire(why plan.Unclaimed, namespace string, at time.Time, isR
 // Pending reports whether a target is pending.
 func (s *Summary) Pending() bool { return s.Counts[plan.StatePending] > 0 }
 
-// conditions are the messages about how a source stands, but for Expiring and
-// Mirrored, in their order. text returns an empty string if the condition
-// does not hold. Some texts name the version of the source.
-var conditions = []struct {
+// middleMessages are all messages except Expiring, which comes first, and Mirrored,
+// which comes last. text returns an empty string if there is nothing to report.
+// Some texts name the version of the source.
+var middleMessages = []struct {
 	reason    string
 	text      func(s *Summary) string
 	versioned bool
@@ -132,7 +132,7 @@ func (s *Summary) Messages(now time.Time) (all []Message) {
 		return all
 	}
 	version := s.Source.ConfigMap.ResourceVersion
-	for _, c := range conditions {
+	for _, c := range middleMessages {
 		if text := c.text(s); text != "" {
 			m := add(c.reason, text)
 			if c.versioned {

@@ -193,7 +193,7 @@ func heldText(s *Summary) string {
 	}
 	by, remedy := s.Source.Hold()
 	return fmt.Sprintf("Held in %d of %s by the annotation %s: they keep their copies as they "+
-		"are. To reach them, %s.", held, number(s.Counts.Owned(), "namespace", "namespaces"), by, remedy)
+		"are. To reach them, %s.", held, number(s.Counts.Targets(), "namespace", "namespaces"), by, remedy)
 }
 
 // noTargetsText is empty for a source that holds targets: they keep its copies.

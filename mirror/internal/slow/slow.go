@@ -78,6 +78,8 @@ func NewQueue(name string, isAnswer func(error) bool) *Queue {
 func (q *Queue) Put(uid types.UID, k types.NamespacedName, cut bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	// If the cut was not forgiven, the namespace is slow, or Read has removed the
+	// last write.
 	isForgiven := q.lastWrites[uid] != lastWrite{}
 	if !q.isSlow(q.namespaces[uid]) && (!cut || isForgiven) {
 		return false
