@@ -361,7 +361,8 @@ func (h *history) copyToSource(k key) string {
 // restore has etcd restored from a backup.
 func (h *history) restore() string {
 	at := time.Now().Add(-h.pause(10))
-	if at.Before(h.began.Add(time.Second)) || time.Since(h.watchEnded) < time.Minute { // client-go must hear of it
+	// client-go must hear of it.
+	if at.Before(h.began.Add(time.Second)) || h.sinceWatchEnded() < time.Minute || h.rare.losing.Load() {
 		return "nothing"
 	}
 	h.watchEnds(time.Now())
@@ -381,6 +382,8 @@ type faults struct {
 	failing map[string]failure
 	altered map[string]plantest.Option // by namespace, or by verb and namespace
 	lags    map[string]time.Duration   // of requests, answers, reads, the watch of each resource, and by namespace
+	// interrupted has the resources whose watch is interrupted, and in which way.
+	interrupted map[string]apitest.Interruption
 }
 
 // failure is how requests about a namespace fail.
@@ -393,8 +396,12 @@ type failure struct {
 
 // with changes a copy of the faults.
 func (h *history) with(change func(*faults)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	now := h.faults.Load()
-	f := &faults{failing: map[string]failure{}, altered: map[string]plantest.Option{}, lags: map[string]time.Duration{}}
+	f := &faults{failing: map[string]failure{}, altered: map[string]plantest.Option{}, lags: map[string]time.Duration{},
+		interrupted: map[string]apitest.Interruption{}}
+	maps.Copy(f.interrupted, now.interrupted)
 	maps.Copy(f.failing, now.failing)
 	maps.Copy(f.altered, now.altered)
 	maps.Copy(f.lags, now.lags)
@@ -405,6 +412,10 @@ func (h *history) with(change func(*faults)) {
 // hook has the faults act on the requests of the controller.
 func (h *history) hook() {
 	failureOf := func(c apitest.Call) (f failure) {
+		if c.Verb == "list" || c.Verb == "watch" {
+			way := h.faults.Load().interrupted[c.Resource]
+			return failure{err: way.Refuses, hangs: way.Hangs}
+		}
 		if now := h.faults.Load().failing[c.Namespace]; slices.Contains(now.verbs, c.Verb) {
 			f = now
 		}
@@ -440,6 +451,7 @@ func (h *history) hook() {
 		}
 		o.Arrives = apitest.Call.IsWrite
 		o.Answers = func(apitest.Call) time.Duration { return h.faults.Load().lags["answers"] }
+		o.Cuts = func(resource string) time.Duration { return h.faults.Load().interrupted[resource].Cuts }
 		o.Lags = func(resource string) time.Duration { return h.faults.Load().lags[resource] }
 	})
 }
@@ -532,7 +544,7 @@ func (h *history) watchEnds(restores ...time.Time) {
 }
 
 func (h *history) endWatch() string {
-	if h.watchEnded.Equal(time.Now()) { // by a restore, which client-go must hear of: it does not list otherwise
+	if h.sinceWatchEnded() == 0 { // by a restore, which client-go must hear of: it does not list otherwise
 		return "nothing"
 	}
 	h.watchEnds()

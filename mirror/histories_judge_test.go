@@ -42,6 +42,9 @@ func (h *history) now(flags *Options) *oracle {
 // they keep from being right.
 func (h *history) compare(atRest bool) {
 	synctest.Wait()
+	if !atRest && (len(h.faults.Load().interrupted) > 0 || !h.leader.Synced()) {
+		return // the controller works with what it saw before
+	}
 	w, faults, known := h.now(h.options), h.faults.Load(), h.leader.targetStates()
 	for _, f := range faults.failing {
 		if slices.Contains(f.verbs, "get") {

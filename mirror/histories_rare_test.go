@@ -22,6 +22,7 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -45,6 +46,7 @@ var rareActs = []act{
 	{5, "edit metadata of source", atSource((*history).editMetadata)},
 	{3, "rename source", atSource((*history).rename)},
 	{4, "lose events of a watch", (*history).loseEvents},
+	{4, "interrupt a watch", (*history).interruptWatch},
 	{4, "forge a copy", (*history).forge},
 	{3, "mark a source as a copy", atSource((*history).markAsCopy)},
 }
@@ -52,7 +54,7 @@ var rareActs = []act{
 // rareState is what a history remembers of its rare acts.
 type rareState struct {
 	others     atomic.Int32 // other controllers that run
-	losing     atomic.Bool  // a watch loses events
+	losing     atomic.Bool  // a watch loses events, or is interrupted
 	slowEvents atomic.Bool  // events have failed or taken long
 }
 
@@ -124,7 +126,7 @@ func (h *history) otherController() string {
 // alterVerb has a webhook for one verb change what the controller writes into a
 // namespace.
 func (h *history) alterVerb() string {
-	at, verb, n := pick(h, h.targets...), pick(h, "create", "update", "patch"), h.IntN(6)
+	at, verb, n := pick(h, h.targets...), pick(h, "create", "update"), h.IntN(6)
 	alter := []plantest.Option{data("altered"), plantest.Immutable,
 		plantest.Label("theirs", "webhook"), plantest.Annotation("theirs", "webhook"),
 		plantest.Finalizer, unlabelled}[n]
@@ -204,6 +206,41 @@ func (h *history) loseEvents() string {
 		}
 	})
 	return fmt.Sprint(of, " ", at, " ", loses)
+}
+
+// interruptWatch ends a watch, and has lists and watches of its resource refused,
+// left without an answer, or cut for some time.
+func (h *history) interruptWatch() string {
+	// client-go must hear of the last end of a watch before the next one.
+	if h.sinceWatchEnded() < 70*time.Second || !h.rare.losing.CompareAndSwap(false, true) {
+		return "nothing"
+	}
+	resource := pick(h, cache.Resources...)
+	way := pick(h, slices.Sorted(maps.Keys(apitest.Interruptions))...)
+	lasts := pick(h, h.pause(10), h.pause(10), 6*time.Minute)
+	h.mu.Lock()
+	h.latestWatch = max(h.latestWatch, lasts+2*time.Minute)
+	h.mu.Unlock()
+	h.with(func(now *faults) { now.interrupted[resource] = apitest.Interruptions[way] })
+	h.breakWatch(resource)
+	h.removals.Go(func() {
+		defer h.rare.losing.Store(false)
+		time.Sleep(lasts)
+		h.with(func(now *faults) { delete(now.interrupted, resource) })
+		// A stream that never shows the end of its list may go on.
+		h.breakWatch(resource)
+	})
+	return fmt.Sprint(resource, " ", way, " ", lasts)
+}
+
+// breakWatch breaks the streams of a resource.
+func (h *history) breakWatch(resource string) {
+	h.watchEnds()
+	if resource == "configmaps" {
+		h.ConfigMaps.Break()
+	} else {
+		h.Namespaces.Break()
+	}
 }
 
 // sinceWatchEnded returns how long ago a watch was ended.
