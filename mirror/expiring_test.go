@@ -417,16 +417,16 @@ func TestC65ScopeComesBack(t *testing.T) {
 	inSceneWith(append(teams(300, "team-"), source()), edit, func(t *testing.T, s scene) {
 		s.slowDown(50 * time.Millisecond) // copies in scope again wait for their update
 		value := ""
-		for i, labels := range [][]string{{"tier", "gold"}, nil, {"tier", "gold"}} {
-			if labels != nil {
+		for i, step := range [][]string{{"tier", "gold"}, nil, {"tier", "gold"}} {
+			if step != nil {
 				value = fmt.Sprint(i)
 				s.edit("platform", data(value))
 			}
 			for i := range 300 {
-				s.setNamespace(fmt.Sprintf("team-%03d", i), labels...)
+				s.setNamespace(fmt.Sprintf("team-%03d", i), step...)
 			}
 			time.Sleep(time.Minute)
-			state := map[bool]string{true: "out_of_scope", false: "synced"}[labels == nil]
+			state := map[bool]string{true: "out_of_scope", false: "synced"}[step == nil]
 			s.wantMetric(300, "mirror_copies", state)
 			s.wantCopies(300, "team-", value)
 		}

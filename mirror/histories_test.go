@@ -418,7 +418,7 @@ func entries(of any, field string) int { return reflect.ValueOf(of).Elem().Field
 
 // TestHistories plays $HISTORIES histories, or 25, from $HISTORIES_SEED on. A seed that fails fails again. With `make
 // histories` time passes also between the statements of the controller, and HISTORIES_ACTS=all adds rare acts.
-// Cases C08, C15, C24, C29, C31, C40, C43, C52, C62, C65, C74, C75 and C76.
+// Cases C08, C15, C24, C29, C31, C40, C43, C52, C62, C65, C74, C75, C76 and C84.
 func TestHistories(t *testing.T) {
 	count, err := strconv.ParseUint(cmp.Or(os.Getenv("HISTORIES"), "25"), 10, 64)
 	first, seedErr := strconv.ParseUint(cmp.Or(os.Getenv("HISTORIES_SEED"), "1"), 10, 64)

@@ -31,20 +31,23 @@ func TestRun(t *testing.T) {
 		"status --namespace-prefix=Team-", "status --namespace-prefix=team- --source-namespace=",
 		"check --namespace-prefix=team-" + nobody, "plan --controller=one/", "status --context=nope", "plan --prune a",
 		"status --namespace-prefix=team- a/b/c" + nobody, "status --namespace-prefix=team-" + nobody, "status" + nobody,
-		"status --server=" + server.URL,
+		"status --server=http://refuses",
 	}} {
-		var out golden
+		const prompt = "$ kubectl mirror "
+		file := goldenRows(name, prompt)
 		for _, args := range commands {
-			var stdout, stderr bytes.Buffer
-			code := run(t.Context(), strings.Fields(args), nil, &stdout, &stderr)
-			args = strings.ReplaceAll(args, server.URL, "http://refuses")
-			fmt.Fprintf(&out, "$ kubectl mirror %s\n%s%s", args, &stdout, &stderr)
-			isError := exitCode(code) == exitUnknown && strings.Count(stderr.String(), "\n") == 1
-			if isError != (name == "errors") {
-				t.Errorf("%s: got exit code %d and stderr %q", args, code, &stderr)
-			}
+			t.Run(args, func(t *testing.T) {
+				var stdout, stderr bytes.Buffer
+				words := strings.Fields(strings.ReplaceAll(args, "http://refuses", server.URL))
+				code := run(t.Context(), words, nil, &stdout, &stderr)
+				file.Row(t, fmt.Sprintf("%s%s\n%s%s", prompt, args, &stdout, &stderr))
+				isError := exitCode(code) == exitUnknown && strings.Count(stderr.String(), "\n") == 1
+				if isError != (name == "errors") {
+					t.Errorf("got exit code %d and stderr %q", code, &stderr)
+				}
+			})
 		}
-		out.compare(t, name)
+		file.End(t, len(commands))
 	}
 }
 

@@ -32,40 +32,46 @@ func TestFind(t *testing.T) {
 	green := deploymentOf("green", "--namespace-prefix=green-")
 	green.Namespace = "mirror-green"
 	type installed = []runtime.Object
-	var out golden
-	for _, test := range []struct {
+	file := goldenRows("settings", "===")
+	rows := []struct {
+		name      string
 		installed installed
 		flags     string
 	}{
-		{installed{blue, hidden}, ""},
-		{installed{blue, green, red}, ""},
-		{installed{blue, hidden}, "--controller=mirror-system/hidden"},
-		{installed{blue, green}, "--controller=mirror-green"},
-		{installed{blue}, "--controller=mirror-green"},
-		{nil, "--namespace-prefix=x-"},
-		{installed{blue}, "--instance=three --prune --copy-label=b --copy-label=c"},
-		{installed{blue}, "--controller=mirror-system/blue --namespace-prefix=x-"},
-		{installed{blue}, "--controller=mirror-system/blue --all-namespaces"},
-		{installed{hidden}, ""},
-		{installed{deploymentOf("blue", "--instance=-")}, ""},
-	} {
-		flags := newSettingsFlags()
-		if err := flags.Parse(strings.Fields(test.flags)); err != nil {
-			t.Fatal(err)
-		}
-		out.WriteString("===")
-		for _, d := range test.installed {
-			fmt.Fprintf(&out, " %s %s", d.(*appsv1.Deployment).Name, containerOf(d.(*appsv1.Deployment)).Args)
-		}
-		found, err := flags.find(t.Context(), fake.NewClientset(test.installed...))
-		fmt.Fprintf(&out, ", flags %q\n", test.flags)
-		if err != nil {
-			fmt.Fprintln(&out, err)
-		} else {
-			fmt.Fprintf(&out, "%+v\n", found.Options.Options)
-		}
+		{"one controller", installed{blue, hidden}, ""},
+		{"three controllers", installed{blue, green, red}, ""},
+		{"a controller without the label", installed{blue, hidden}, "--controller=mirror-system/hidden"},
+		{"a controller by its namespace", installed{blue, green}, "--controller=mirror-green"},
+		{"no controller in the namespace", installed{blue}, "--controller=mirror-green"},
+		{"no controller, but flags", nil, "--namespace-prefix=x-"},
+		{"one controller, and flags", installed{blue}, "--instance=three --prune --copy-label=b --copy-label=c"},
+		{"another prefix", installed{blue}, "--controller=mirror-system/blue --namespace-prefix=x-"},
+		{"all namespaces", installed{blue}, "--controller=mirror-system/blue --all-namespaces"},
+		{"no controller with the label", installed{hidden}, ""},
+		{"malformed arguments", installed{deploymentOf("blue", "--instance=-")}, ""},
 	}
-	out.compare(t, "settings")
+	for _, test := range rows {
+		t.Run(test.name, func(t *testing.T) {
+			flags := newSettingsFlags()
+			if err := flags.Parse(strings.Fields(test.flags)); err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			out.WriteString("===")
+			for _, d := range test.installed {
+				fmt.Fprintf(&out, " %s %s", d.(*appsv1.Deployment).Name, containerOf(d.(*appsv1.Deployment)).Args)
+			}
+			found, err := flags.find(t.Context(), fake.NewClientset(test.installed...))
+			fmt.Fprintf(&out, ", flags %q\n", test.flags)
+			if err != nil {
+				fmt.Fprintln(&out, err)
+			} else {
+				fmt.Fprintf(&out, "%+v\n", found.Options.Options)
+			}
+			file.Row(t, out.String())
+		})
+	}
+	file.End(t, len(rows))
 }
 
 // TestDiffersFrom compares flags with annotations that follow them, in whatever order, or do not.
@@ -73,17 +79,22 @@ func TestDiffersFrom(t *testing.T) {
 	s, _ := newSettingsFlags().settingsOf(deploymentOf("blue", "--namespace-prefix=team-,dev-"))
 	_ = s.flags.Set("namespace-selector", "team in (red,blue),tier!=gold,kept,!frozen") // it is valid
 	const kept, both = "kept Exists\nfrozen DoesNotExist\n", "dev-,team-"
-	for as, follow := range map[[2]string]bool{
-		{both, kept + "tier NotIn gold\nteam In red,blue\n"}:          true,
-		{both, kept + "tier NotIn blue\nteam In red,gold"}:            false,
-		{both, kept + "team In red,blue"}:                             false,
-		{both, kept + "tier NotIn gold\nteam In red\nteam In blue"}:   false,
-		{both + ",other", kept + "tier NotIn gold\nteam In red,blue"}: false,
-		{both + "\n", kept + "tier NotIn gold\nteam In red,blue"}:     false,
+	for name, tc := range map[string]struct {
+		prefix, selector string
+		follow           bool
+	}{
+		"another order":    {both, kept + "tier NotIn gold\nteam In red,blue\n", true},
+		"other values":     {both, kept + "tier NotIn blue\nteam In red,gold", false},
+		"one term less":    {both, kept + "team In red,blue", false},
+		"a term in two":    {both, kept + "tier NotIn gold\nteam In red\nteam In blue", false},
+		"a prefix more":    {both + ",other", kept + "tier NotIn gold\nteam In red,blue", false},
+		"a line end in it": {both + "\n", kept + "tier NotIn gold\nteam In red,blue", false},
 	} {
-		got := s.differsFrom(map[string]string{plan.PrefixAnnotation: as[0], plan.SelectorAnnotation: as[1]})
-		if (len(got) == 0) != follow {
-			t.Errorf("%q: got %q, want that they follow %v", as, got, follow)
-		}
+		t.Run(name, func(t *testing.T) {
+			got := s.differsFrom(map[string]string{plan.PrefixAnnotation: tc.prefix, plan.SelectorAnnotation: tc.selector})
+			if (len(got) == 0) != tc.follow {
+				t.Errorf("got %q, want that they follow %v", got, tc.follow)
+			}
+		})
 	}
 }

@@ -62,7 +62,8 @@ func TestHelp(t *testing.T) {
 			if code != 0 || stderr != "" {
 				t.Errorf("exit code %d, stderr %q, want 0 and nothing", code, stderr)
 			}
-			for _, part := range []string{"mirror-controller copies every", "\nMirroring flags:\n", "--deletion-grace duration"} {
+			parts := []string{"mirror-controller copies every", "\nMirroring flags:\n", "--deletion-grace duration"}
+			for _, part := range parts {
 				if !strings.Contains(stdout, part) {
 					t.Errorf("there is no %q in\n%s", part, stdout)
 				}

@@ -280,7 +280,7 @@ func TestMessageIsDue(t *testing.T) {
 }
 
 // TestRefused is the table of how long a message waits that was refused so often
-// in a row, between the least and the greatest time. The log has it once.
+// in a row, between the least and the greatest time. The log has it once. Case C84.
 func TestRefused(t *testing.T) {
 	const s = time.Second
 	for name, tc := range map[string]struct {
