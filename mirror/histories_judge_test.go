@@ -474,6 +474,7 @@ const (
 // remark is an event or a log line about a ConfigMap.
 type remark struct {
 	at           time.Time
+	by           *leader
 	about        key
 	uid          types.UID
 	reason, note string
@@ -605,13 +606,15 @@ func (e remark) reported(s *corev1.ConfigMap, flags *Options) (present bool, syn
 }
 
 // lastRemarks returns the last event of each source and reason that says how the source stands, from a time on, and the
-// newest reason of each source.
+// newest reason of each source. What a former leader sends after a takeover does not count.
 func (h *history) lastRemarks(from time.Time) (last map[[2]string]remark, newest map[key]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	last, newest = map[[2]string]remark{}, map[key]string{}
+	tookOver := h.terms[len(h.terms)-1].began
 	for _, e := range h.events {
-		if !e.at.Before(from) && e.reason != plan.ReasonRestored {
+		isOfFormer := e.by != h.leader && e.at.After(tookOver) // which has not noticed yet that it leads no longer
+		if !e.at.Before(from) && e.reason != plan.ReasonRestored && !isOfFormer {
 			last[[2]string{e.about.String(), e.reason}], newest[e.about] = e, e.reason
 		}
 	}

@@ -339,18 +339,18 @@ func (l *leader) stop() {
 // Send judges an event when it is sent, and records it when it has arrived.
 func (l *leader) Send(ctx context.Context, e Event) error {
 	if e.Reason == plan.ReasonMirrored {
-		l.h.judgeMirrored(l.flags, remarkOf(e))
+		l.h.judgeMirrored(l.flags, l.remarkOf(e))
 	}
 	if err := l.h.sendEvent(ctx); err != nil {
 		return err
 	}
-	l.h.sent(remarkOf(e))
+	l.h.sent(l.remarkOf(e))
 	return nil
 }
 
 // remarkOf returns an event as a remark of now.
-func remarkOf(e Event) remark {
-	return remark{time.Now(), e.Regarding, e.UID, e.Reason, e.Note, e.Annotations}
+func (l *leader) remarkOf(e Event) remark {
+	return remark{time.Now(), l, e.Regarding, e.UID, e.Reason, e.Note, e.Annotations}
 }
 
 // targetStates returns how each target stands, as the controller knows it.
