@@ -83,24 +83,25 @@ func TestAlertsFireAndAreExplained(t *testing.T) {
 	}
 	runPromtool(t, rules, checkRules...)
 	for _, r := range rules {
-		for _, fires := range []bool{true, false} {
-			if !all[played{r.Alert, fires}] {
-				t.Errorf("%s: there is no case where it fires: %v", r.Alert, fires)
+		t.Run(r.Alert, func(t *testing.T) {
+			for _, fires := range []bool{true, false} {
+				if !all[played{r.Alert, fires}] {
+					t.Errorf("there is no case where it fires: %v", fires)
+				}
 			}
-		}
-		description, anchor := r.Annotations["description"], strings.ToLower(r.Alert)
-		if r.Annotations["summary"] == "" || !ofKubectl.MatchString(description) ||
-			strings.HasSuffix(r.Alert, "CopiesExpiring") && !strings.Contains(description, "\n"+ofDeletions) {
-			t.Errorf("%s: want a summary and a command of kubectl alone, for deletions that of the page, got %q",
-				r.Alert, r.Annotations)
-		}
-		if got, want := r.Annotations["runbook_url"], troubleshooting+"#"+anchor; got != want {
-			t.Errorf("%s: the link is %s, want %s", r.Alert, got, want)
-		}
-		row := `<a id="` + anchor + "\"></a>`" + strings.TrimPrefix(r.Alert, "MirrorController") + "`"
-		if !strings.Contains(page, row) {
-			t.Errorf("the troubleshooting page has no %s", row)
-		}
+			description, anchor := r.Annotations["description"], strings.ToLower(r.Alert)
+			if r.Annotations["summary"] == "" || !ofKubectl.MatchString(description) ||
+				strings.HasSuffix(r.Alert, "CopiesExpiring") && !strings.Contains(description, "\n"+ofDeletions) {
+				t.Errorf("want a summary and a command of kubectl alone, for deletions that of the page, got %q", r.Annotations)
+			}
+			if got, want := r.Annotations["runbook_url"], troubleshooting+"#"+anchor; got != want {
+				t.Errorf("the link is %s, want %s", got, want)
+			}
+			row := `<a id="` + anchor + "\"></a>`" + strings.TrimPrefix(r.Alert, "MirrorController") + "`"
+			if !strings.Contains(page, row) {
+				t.Errorf("the troubleshooting page has no %s", row)
+			}
+		})
 		delete(r.Annotations, "description") // no values of metrics are in these, and the cases leave them out
 		delete(r.Annotations, "runbook_url")
 	}

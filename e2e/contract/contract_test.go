@@ -148,25 +148,25 @@ func TestC13ReplacedBeforeTheCall(t *testing.T) {
 	a := w.NS("a")
 	w.Start()
 	hook := w.StartWebhook(a, nil)
-	put := func(name string) *corev1.ConfigMap { return w.Create(a, name) }
-	replace := func(name string) *corev1.ConfigMap {
+	put := func(w *suite.World, name string) *corev1.ConfigMap { return w.Create(a, name) }
+	replace := func(w *suite.World, name string) *corev1.ConfigMap {
 		w.Delete(a, name)
-		return put(name)
+		return put(w, name)
 	}
-	release := func(name string) *corev1.ConfigMap {
+	release := func(w *suite.World, name string) *corev1.ConfigMap {
 		return w.Edit(a, name, func(cm *corev1.ConfigMap) { cm.Annotations = nil })
 	}
-	publish := func(name string) { w.CreateSource(w.Home, name) }
-	unpublish := func(name string) { w.Edit(w.Home, name, suite.WithoutLabel(w.Label)) }
-	change := func(name string) { w.Edit(w.Home, name, suite.WithKey("key", "two")) }
-	exchange := func(name string) {
+	publish := func(w *suite.World, name string) { w.CreateSource(w.Home, name) }
+	unpublish := func(w *suite.World, name string) { w.Edit(w.Home, name, suite.WithoutLabel(w.Label)) }
+	change := func(w *suite.World, name string) { w.Edit(w.Home, name, suite.WithKey("key", "two")) }
+	exchange := func(w *suite.World, name string) {
 		w.Delete(w.Home, name)
 		w.CreateSource(w.Home, name, suite.SetImmutable, suite.WithKey("key", "two"))
 	}
 	for name, c := range map[string]struct {
-		decided   func(name string) // what makes the controller write
+		decided   func(w *suite.World, name string) // what makes the controller write
 		operation admissionv1.Operation
-		meanwhile func(name string) *corev1.ConfigMap
+		meanwhile func(w *suite.World, name string) *corev1.ConfigMap
 	}{
 		"delete-replaced":   {unpublish, admissionv1.Delete, replace},
 		"delete-released":   {unpublish, admissionv1.Delete, release},
@@ -176,25 +176,27 @@ func TestC13ReplacedBeforeTheCall(t *testing.T) {
 		"recreate-released": {exchange, admissionv1.Delete, release},
 		"create":            {publish, admissionv1.Create, put},
 	} {
-		if c.operation != admissionv1.Create {
-			source := suite.WithKey("key", "one")
-			if strings.HasPrefix(name, "recreate") {
-				source = suite.SetImmutable
+		w.Row(name, func(w *suite.World) {
+			if c.operation != admissionv1.Create {
+				source := suite.WithKey("key", "one")
+				if strings.HasPrefix(name, "recreate") {
+					source = suite.SetImmutable
+				}
+				w.WaitInSync(w.CreateSource(w.Home, name, source), a)
 			}
-			w.WaitInSync(w.CreateSource(w.Home, name, source), a)
-		}
-		reached, proceed := hook.Hold(c.operation)
-		c.decided(name)
-		w.Wait("the write of "+name, reached)
-		theirs := c.meanwhile(name)
-		proceed()
-		w.WaitRequests("the write of "+name+" is refused", 1, func(e cluster.Event) bool {
-			same := e.Object.Name == name && strings.EqualFold(e.Verb, string(c.operation))
-			// It is cut if this test was so slow.
-			return same && (e.Response.Code == http.StatusConflict || suite.Cut(e))
+			reached, proceed := hook.Hold(c.operation)
+			c.decided(w, name)
+			w.Wait("the write", reached)
+			theirs := c.meanwhile(w, name)
+			proceed()
+			w.WaitRequests("the write is refused", 1, func(e cluster.Event) bool {
+				same := e.Object.Name == name && strings.EqualFold(e.Verb, string(c.operation))
+				// It is cut if this test was so slow.
+				return same && (e.Response.Code == http.StatusConflict || suite.Cut(e))
+			})
+			w.Settle(a)
+			w.Untouched(theirs)
 		})
-		w.Settle(a)
-		w.Untouched(theirs)
 	}
 }
 

@@ -74,7 +74,7 @@ var (
 	matcher   = regexp.MustCompile(`(\w+)[!=]~?"([^"]*)"`)
 )
 
-// usual are metrics of libraries and of the build that the contract promises. An empty value is any.
+// usual are the metrics of libraries and of the build that deploy/docs/reference.md promises. An empty value is any.
 const usual = `workqueue_adds_total{name="mirror"} workqueue_adds_total{name="mirror-sources"}
 	workqueue_retries_total{name=""}
 	workqueue_queue_duration_seconds_bucket{name=""} workqueue_work_duration_seconds_bucket{name=""}

@@ -181,23 +181,25 @@ func TestC47HostileConnections(t *testing.T) {
 		"a whole request":  {4000, "GET /none HTTP/1.1\r\nHost: a\r\n\r\n"},
 		"half a request":   {1500, "GET /none HTTP/1.1\r\nHost: a\r\n"},
 	} {
-		var conns []io.Closer
-		for _, served := range []string{"health", "metrics"} {
-			address, err := p.Address(served)
-			if err != nil {
-				t.Fatal(err)
+		w.Row(what, func(w *suite.World) {
+			var conns []io.Closer
+			for _, served := range []string{"health", "metrics"} {
+				address, err := p.Address(served)
+				if err != nil {
+					w.Fatal(err)
+				}
+				conns = append(conns, connect(address, attack.connections, attack.request)...)
 			}
-			conns = append(conns, connect(address, attack.connections, attack.request)...)
-		}
-		for _, path := range []string{"/livez", "/readyz"} {
-			// The attacker may keep a probe waiting until its connections are closed for their age. A kubelet asks again.
-			w.Until("a probe beside "+what, func() error { return w.Probe(p, path) })
-		}
-		expectBounded(w, "beside them", p, maxMemory)
-		w.Settle(w.NS("a"), w.NS("b"))
-		for _, conn := range conns {
-			_ = conn.Close()
-		}
+			for _, path := range []string{"/livez", "/readyz"} {
+				// The attacker may keep a probe waiting until its connections are closed for their age. A kubelet asks again.
+				w.Until("a probe beside them", func() error { return w.Probe(p, path) })
+			}
+			expectBounded(w, "beside them", p, maxMemory)
+			w.Settle(w.NS("a"), w.NS("b"))
+			for _, conn := range conns {
+				_ = conn.Close()
+			}
+		})
 	}
 	w.Until("the metrics are served", func() error {
 		_, err := w.Scrape(p)

@@ -59,17 +59,19 @@ func TestFaultsOfRequests(t *testing.T) {
 		ResetBefore:     {gotNoAnswer, 0},
 		ResetAfter:      {gotNoAnswer, 1},
 	} {
-		creates = 0
-		injected := p.Inject(Rule{Count: 1, Kind: kind})
-		if err := create(); !want.is(err) {
-			t.Errorf("%s: %v", kind, err)
-		}
-		if creates != want.reached || injected.Fired() != 1 {
-			t.Errorf("%s: %d requests reached the server, want %d; fired %d", kind, creates, want.reached, injected.Fired())
-		}
-		if err := create(); err != nil {
-			t.Errorf("%s: afterwards: %v", kind, err)
-		}
+		t.Run(string(kind), func(t *testing.T) {
+			creates = 0
+			injected := p.Inject(Rule{Count: 1, Kind: kind})
+			if err := create(); !want.is(err) {
+				t.Error(err)
+			}
+			if creates != want.reached || injected.Fired() != 1 {
+				t.Errorf("%d requests reached the server, want %d; fired %d", creates, want.reached, injected.Fired())
+			}
+			if err := create(); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
 	}
 }
 

@@ -178,12 +178,21 @@ func example[T any](t *testing.T, kind string, oldnew ...string) T {
 // TestCheckExpectsTheComponents renders the CronJob of the example without and with the policy for protected copies.
 func TestCheckExpectsTheComponents(t *testing.T) {
 	const line, check = "- ../deploy/components/protect", "- ../deploy/components/check"
-	for protect, want := range map[string]bool{"# " + line: false, line: true} {
-		job := example[batchv1.CronJob](t, "CronJob", "# - ../components/check", check, "# - ../components/protect", protect)
-		args := job.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args
-		if got := slices.Index(args, "--protect-copies") > slices.Index(args, "--protect-copies=false"); got != want {
-			t.Errorf("with the line %s… the arguments are %q", protect, args)
-		}
+	for name, tc := range map[string]struct {
+		protect string
+		want    bool
+	}{
+		"without the policy": {"# " + line, false},
+		"with the policy":    {line, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := example[batchv1.CronJob](t, "CronJob", "# - ../components/check", check,
+				"# - ../components/protect", tc.protect)
+			args := job.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args
+			if got := slices.Index(args, "--protect-copies") > slices.Index(args, "--protect-copies=false"); got != tc.want {
+				t.Errorf("the arguments are %q", args)
+			}
+		})
 	}
 }
 
@@ -193,9 +202,12 @@ func TestExampleLinksAlerts(t *testing.T) {
 	rules := example[monitoringv1.PrometheusRule](t, "PrometheusRule",
 		"# - ../components/monitoring", "- ../deploy/components/monitoring", "docs=deploy/docs/", "docs="+docs)
 	for _, rule := range rules.Spec.Groups[0].Rules {
-		if got, want := rule.Annotations["runbook_url"], docs+"troubleshooting.md#"+strings.ToLower(rule.Alert); got != want {
-			t.Errorf("%s: the link is %s, want %s", rule.Alert, got, want)
-		}
+		t.Run(rule.Alert, func(t *testing.T) {
+			want := docs + "troubleshooting.md#" + strings.ToLower(rule.Alert)
+			if got := rule.Annotations["runbook_url"]; got != want {
+				t.Errorf("the link is %s, want %s", got, want)
+			}
+		})
 	}
 }
 
@@ -226,13 +238,14 @@ func TestDocumentedComponents(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, folder := range folders {
-		component := folder.Name()
-		row := regexp.MustCompile("(?m)^\\| `" + component + "` \\|.*$").FindString(page)
-		if row == "" {
-			t.Errorf("the table does not have the component %s", component)
-		}
-		for _, value := range regexp.MustCompile("`([a-zA-Z.]+)=[^`]+`").FindAllStringSubmatch(row, -1) {
-			defaultOf(t, value[1]) // fails if there is none
-		}
+		t.Run(folder.Name(), func(t *testing.T) {
+			row := regexp.MustCompile("(?m)^\\| `" + folder.Name() + "` \\|.*$").FindString(page)
+			if row == "" {
+				t.Error("the table does not have it")
+			}
+			for _, value := range regexp.MustCompile("`([a-zA-Z.]+)=[^`]+`").FindAllStringSubmatch(row, -1) {
+				defaultOf(t, value[1]) // fails if there is none
+			}
+		})
 	}
 }

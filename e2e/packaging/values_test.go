@@ -119,18 +119,20 @@ func TestValuesAreFlags(t *testing.T) {
 	}
 	args := strings.Join(deployment.Spec.Template.Spec.Containers[0].Args, " ")
 	for flag, path := range flags {
-		have, exists := defaults[flag]
-		differs := path == "fullnameOverride" || path == "deletionGrace" // has another default, on purpose
-		if ours := defaultOf(t, path); !exists || !differs && !sameDefault(ours, have) {
-			t.Errorf("%s: is %q by default, and --%s is %q (exists: %v)", path, ours, flag, have, exists)
-		}
-		_, err := render(t, "r", teams, `extraArgs=["--`+flag+`=x"]`)
-		if err == nil || !strings.Contains(err.Error(), "set the value "+path+" instead") {
-			t.Errorf("--%s in extraArgs: got %v, want it refused for the value %s", flag, err, path)
-		}
-		if !strings.Contains(args, "--"+flag+"=") {
-			t.Errorf("%s does not become --%s: %s", path, flag, args)
-		}
+		t.Run("--"+flag, func(t *testing.T) {
+			have, exists := defaults[flag]
+			differs := path == "fullnameOverride" || path == "deletionGrace" // has another default, on purpose
+			if ours := defaultOf(t, path); !exists || !differs && !sameDefault(ours, have) {
+				t.Errorf("%s: is %q by default, and --%s is %q (exists: %v)", path, ours, flag, have, exists)
+			}
+			_, err := render(t, "r", teams, `extraArgs=["--`+flag+`=x"]`)
+			if err == nil || !strings.Contains(err.Error(), "set the value "+path+" instead") {
+				t.Errorf("--%s in extraArgs: got %v, want it refused for the value %s", flag, err, path)
+			}
+			if !strings.Contains(args, "--"+flag+"=") {
+				t.Errorf("%s does not become --%s: %s", path, flag, args)
+			}
+		})
 	}
 }
 
@@ -324,11 +326,13 @@ func TestValuesThatAreRefused(t *testing.T) {
 		`namespaceSelector=[{"key":"team","operator":"Exists","values":["a"]}]`: {"/namespaceSelector/0/values", "maxItems"},
 		`namespaceSelector=[{"key":"team In","operator":"Exists"}]`:             {"/namespaceSelector/0/key", pattern},
 	} {
-		_, err := render(t, "r", teams, "replicaCount=2", value)
-		for _, part := range want {
-			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %q is not in what is said: %v", value, part, err)
+		t.Run(value, func(t *testing.T) {
+			_, err := render(t, "r", teams, "replicaCount=2", value)
+			for _, part := range want {
+				if err == nil || !strings.Contains(err.Error(), part) {
+					t.Errorf("%q is not in what is said: %v", part, err)
+				}
 			}
-		}
+		})
 	}
 }

@@ -97,9 +97,13 @@ func TestC70States(t *testing.T) {
 		{1, 1, 1, "nowhere", "platform/nowhere: NoTargets\n"},
 		{1, 1, 0, "frozen --source-namespace=elsewhere", "platform/frozen: OutOfScope\n"},
 	} {
-		both(row.ignoring, "wait --ignore-blocked platform/"+row.source, row.first)
-		both(row.wait, "wait --timeout=5s platform/"+row.source, row.first)
-		both(row.status, "status platform/"+row.source, row.first)
+		w.Row(row.source, func(w *suite.World) {
+			for _, u := range []*user{admin(w), publisher.in(w)} {
+				u.says(row.ignoring, "wait --ignore-blocked platform/"+row.source, row.first)
+				u.says(row.wait, "wait --timeout=5s platform/"+row.source, row.first)
+				u.says(row.status, "status platform/"+row.source, row.first)
+			}
+		})
 	}
 	bothUntil(1, "status platform/rejected", "\nWriteFailed: ", "exceeded quota: no-more")
 	admin(w).until(1, "status platform/rejected", "team-c  rejected  see WriteFailed")
@@ -156,11 +160,13 @@ func TestC69OddData(t *testing.T) {
 		"explain team-b/settings": 0, "explain team-a/settings": 0, "wait platform/settings --timeout=5s": 1,
 		"purge --dry-run": 0,
 	} {
-		out := admin(w).says(code, command, "").out
-		admin(w).says(code, command+" -o json", "")
-		isControl := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
-		if at := strings.IndexFunc(out, isControl); at >= 0 {
-			t.Errorf("%s: control character at %d of %q", command, at, out)
-		}
+		w.Row(command, func(w *suite.World) {
+			out := admin(w).says(code, command, "").out
+			admin(w).says(code, command+" -o json", "")
+			isControl := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
+			if at := strings.IndexFunc(out, isControl); at >= 0 {
+				w.Errorf("control character at %d of %q", at, out)
+			}
+		})
 	}
 }

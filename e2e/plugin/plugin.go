@@ -33,6 +33,12 @@ type user struct {
 	names      []string // further names to replace, in pairs
 }
 
+// in returns the user in a row of a table.
+func (u user) in(w *suite.World) *user {
+	u.w = w
+	return &u
+}
+
 // patiently has a command wait as long as the tests do.
 var patiently = fmt.Sprint(" --timeout=", suite.Patience)
 

@@ -51,7 +51,7 @@ func (s *storm) dependsOnACopy(e cluster.Event) error {
 	if _, _, err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Decode(content, nil, cm); err != nil {
 		return err
 	}
-	// This reads the contract on its own: a mistake in package plan is none here.
+	// This reads the marks on its own: a mistake in package plan is none here.
 	namespace, name, _ := strings.Cut(cm.Annotations[domain+"source"], "/")
 	if cm.Annotations[domain+"copy"] != cm.Namespace+"/"+cm.Name || cm.Annotations[domain+"instance"] != "default" ||
 		name != cm.Name || namespace == "" || namespace == cm.Namespace {

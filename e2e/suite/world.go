@@ -76,6 +76,16 @@ func newAt(t *testing.T, s *Site, targets ...string) *World {
 	return w
 }
 
+// Row runs a row of a table as a subtest, which shares the world with the other rows.
+func (w *World) Row(name string, f func(*World)) {
+	w.Helper()
+	w.Run(name, func(t *testing.T) {
+		row := *w
+		row.T = t
+		f(&row)
+	})
+}
+
 // NS returns the full name of a target namespace.
 func (w *World) NS(name string) string { return w.Prefix + name }
 
