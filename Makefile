@@ -7,8 +7,10 @@ SHELL := /bin/sh
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 # Minor version of the control plane that tests and demo run against: a folder in e2e/kubernetes. Empty: the newest.
 KUBERNETES ?=
-# Arguments for go test in the targets e2e…, such as E2E_ARGS="-run TestC17 -v".
+# Arguments for go test in the targets e2e…, such as E2E_ARGS="-run TestC13 -v".
 E2E_ARGS ?=
+# Which tests `make unit` runs, as -run of go test takes it, such as RUN=TestC36 or RUN='TestSecondChance/a_read'. Empty: all.
+RUN ?=
 # More arguments for the controller of `make run`.
 ARGS ?=
 # BENCH=full for the sizes of e2e/BENCHMARKS.md, about an hour; BENCH=million for a million copies, 75 minutes and 20 GiB; and
@@ -72,6 +74,8 @@ ALONE := env -u KUBECONFIG -u MAKEFLAGS -u MAKEOVERRIDES -u MAKELEVEL -u MFLAGS 
 # plane, and one compiles what packages of the module in a folder need.
 BUILD = cd e2e && $(ALONE) go run ./programs/build
 COMPILE = @echo 'Looking for what $@ has to compile'; $(BUILD) -compile
+# go test that compiles in this way, links only the packages that have a test which -run names, and fails if none has.
+GO_TEST = @cd e2e && $(ALONE) go run ./testnames/run
 
 .PHONY: help
 help: ## List the targets
@@ -105,10 +109,9 @@ test-rest: e2e-rest release-test ## What test and race leave out: chart, packagi
 	  echo "The node is not tested: that takes $$lacking" >&2; fi
 
 .PHONY: unit
-unit: ## Unit tests
-	$(COMPILE) .. -- -test ./...
+unit: ## Unit tests; RUN=TestC36 chooses
 	@# A broken rule may have a test in virtual time run for ever.
-	go test -timeout 20m ./...
+	$(GO_TEST) .. ./... -- -timeout 20m $(if $(RUN),-run '$(RUN)')
 
 # With -race all dependencies are compiled once more, so it is not in `make test`. On several cores it crashed in Go 1.26 where two timers of one synctest bubble fire at a time, as in
 # go.dev/issue/78156, which is open. An hour on two cores of 1.26.8 did not crash, which is no proof.
@@ -135,24 +138,26 @@ histories: ## Random histories of the controller in virtual time, with delays be
 # What takes a fifth of the time of e2e, or waits for minutes, and is left to e2e-rest. Unit tests prove what keeps memory
 # small, and what a leader does whose watches are interrupted.
 LARGE := 'TestC47MemoryIsBounded|TestC79LeaderGivesWay|TestC79Undecodable'
+NOT_LARGE = $(if $(findstring -run,$(E2E_ARGS)),,-skip $(LARGE))
 
 .PHONY: e2e
 e2e: build kubectl ## The contract, the plug-in and the policies on a real etcd, kube-apiserver and kube-controller-manager
 	@# Tests often wait, so all packages run at a time, the longest from the start. Anew each time: go does not see that a
 	@# program changed.
-	$(COMPILE) . -- -test ./faults ./contract ./policies ./plugin
-	cd e2e && $(ALONE) go test -timeout 60m -count=1 -p 4 -parallel 6 -skip $(LARGE) ./faults ./contract ./policies ./plugin $(E2E_ARGS) -args $(SHIPPED)
+	$(GO_TEST) . ./faults ./contract ./policies ./plugin -- -timeout 60m -count=1 -p 4 -parallel 6 $(NOT_LARGE) $(E2E_ARGS) -args $(SHIPPED)
 
+REST := ./checks ./contract ./demo ./faultproxy ./faults ./install ./packaging ./storm ./testnames
 .PHONY: e2e-rest
 e2e-rest: build kubectl bin/helm bin/promtool ## The other end-to-end tests that need no node
-	cd e2e && $(ALONE) go test -timeout 60m ./faultproxy $(E2E_ARGS)
-	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./contract ./faults -run $(LARGE) $(E2E_ARGS) -args $(SHIPPED)
-	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./install $(E2E_ARGS) -args $(SHIPPED)
-	cd e2e && $(ALONE) go test -timeout 60m ./demo $(E2E_ARGS) -args $(USUAL)
-	cd e2e && $(ALONE) go test -timeout 60m ./storm $(E2E_ARGS) -args $(SHIPPED)
+	$(GO_TEST) -n . $(REST) -- $(E2E_ARGS)
+	$(GO_TEST) -any . ./faultproxy ./testnames -- -timeout 60m $(E2E_ARGS)
+	$(GO_TEST) -any . ./contract ./faults -- -timeout 60m -count=1 -run $(LARGE) $(E2E_ARGS) -args $(SHIPPED)
+	$(GO_TEST) -any . ./install -- -timeout 60m -count=1 $(E2E_ARGS) -args $(SHIPPED)
+	$(GO_TEST) -any . ./demo -- -timeout 60m $(E2E_ARGS) -args $(USUAL)
+	$(GO_TEST) -any . ./storm -- -timeout 60m $(E2E_ARGS) -args $(SHIPPED)
 	@# Anew each time: go does not see what helm reads, nor what lies outside the module.
-	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./packaging $(E2E_ARGS)
-	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./checks $(E2E_ARGS)
+	$(GO_TEST) -any . ./packaging -- -timeout 60m -count=1 $(E2E_ARGS)
+	$(GO_TEST) -any . ./checks -- -timeout 60m -count=1 $(E2E_ARGS)
 
 # What runs is the image, so a kubelet is built besides: some minutes, the first time. Debian has the rest.
 NODE_PROGRAMS := containerd runc /usr/lib/cni/bridge buildah ip nsenter
@@ -179,7 +184,7 @@ TAGS :=
 bin/promtool: TAGS := remove_all_sd
 
 .PHONY: generate
-generate: bin/helm ## Render base, components and install.yaml, copy the policies into the chart, and write the tables of the docs
+generate: bin/helm ## Render base, components and install.yaml, copy the policies into the chart, and write tables and links of the docs
 	@# Helm reads nothing outside a chart, and archives and GitOps tools do not all follow symbolic links.
 	rm -rf deploy/chart/files && mkdir deploy/chart/files
 	cd deploy/components && cp monitoring/alerts.yaml monitoring/dashboard.json ../chart/files/
@@ -189,6 +194,7 @@ generate: bin/helm ## Render base, components and install.yaml, copy the policie
 	cp deploy/components/viewer/rbac.yaml deploy/chart/files/viewer.yaml
 	cd e2e && go test ./packaging -run '^TestGenerated' -args -update
 	go test ./cmd/mirror-controller ./cmd/kubectl-mirror -run '^TestReferenceTable' -args -update
+	cd e2e && go test ./checks -run '^TestCases' -args -update
 
 .PHONY: verify
 verify: ## Fail if make generate changes something
