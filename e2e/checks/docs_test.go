@@ -1,9 +1,9 @@
 package checks
 
 import (
+	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
+	"github.com/mirror-controller/mirror-controller/e2e/testnames"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -26,9 +27,11 @@ func TestReservedNames(t *testing.T) {
 		"components/protect-copies/policy.yaml":       inPolicy,
 		"docs/reference.md":                           ": `" + strings.Join(plan.ReservedNames, "`, `") + "`.",
 	} {
-		if text := strings.Join(strings.Fields(manual.Read(t, "deploy/"+file)), " "); !strings.Contains(text, want) {
-			t.Errorf("%s does not contain the list %s", file, want)
-		}
+		t.Run(file, func(t *testing.T) {
+			if text := strings.Join(strings.Fields(manual.Read(t, "deploy/"+file)), " "); !strings.Contains(text, want) {
+				t.Errorf("got no list %s", want)
+			}
+		})
 	}
 }
 
@@ -43,53 +46,91 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// cases is how many there are: their numbers are never given away anew.
-const cases = 83
+var update = flag.Bool("update", false, "write the links of CASES.md")
 
-// TestCases finds each test of CASES.md in its folder, and at least one for each case. A test says for which cases it
-// is: its name, its comment or one of its rows has the number.
+var (
+	// rowOfCase is a row of CASES.md: the case, what happens, and its tests.
+	rowOfCase = regexp.MustCompile(`(?m)^\| (C\d\d) \| (.+) \| (.+) \|$`)
+	// testOfCase is a test as folder.TestName, with the link to its file or without.
+	testOfCase = regexp.MustCompile(`\[?([\w/-]+)\.(Test\w+)\]?(?:\([^)]*\))?`)
+	// numberOfCase begins the name of a test.
+	numberOfCase = regexp.MustCompile(`^Test(C\d\d)`)
+)
+
+// TestCases finds each test of CASES.md where its link leads; -update writes the
+// links. A test says for which cases it is: its name, its comment or one of its
+// rows has the number. Each case has a test, and each number of a test is a case.
 func TestCases(t *testing.T) {
-	page := manual.Read(t, "e2e/CASES.md")
-	for i := range cases {
-		number := fmt.Sprintf("C%02d", i+1)
-		row := regexp.MustCompile(`(?m)^\| ` + number + ` \| .+ \| (.+) \|$`).FindStringSubmatch(page)
-		if row == nil {
-			t.Errorf("%s has no test", number)
-			continue
+	const page = "e2e/CASES.md"
+	content := manual.Read(t, page)
+	known := map[string]bool{}
+	for i, row := range rowOfCase.FindAllStringSubmatch(content, -1) {
+		number, tests := row[1], row[3]
+		known[number] = true
+		if want := fmt.Sprintf("C%02d", i+1); number != want {
+			t.Fatalf("got the row %s, want that of %s: no number is given away anew", number, want)
 		}
-		for test := range strings.SplitSeq(row[1], ", ") {
-			if text := textOf(t, test); !strings.Contains(text, number) {
-				t.Errorf("%s: there is no %s, or it does not say that it is for this case", number, test)
+		t.Run(number, func(t *testing.T) {
+			linked := testOfCase.ReplaceAllStringFunc(tests, func(test string) string { return linkTo(t, number, test) })
+			if *update {
+				content = strings.Replace(content, row[0], strings.TrimSuffix(row[0], tests+" |")+linked+" |", 1)
+			} else if linked != tests {
+				t.Errorf("the links are not up to date (go test ./checks -args -update writes them): want %s", linked)
 			}
+		})
+	}
+	for folder := range testFiles(t) {
+		tests, err := testnames.In(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for test := range tests {
+			if number := numberOfCase.FindStringSubmatch(test); number != nil && !known[number[1]] {
+				t.Errorf("%s: %s is no case of %s", test, number[1], page)
+			}
+		}
+	}
+	if *update {
+		if err := os.WriteFile(filepath.Join(root, page), []byte(content), 0o644); err != nil {
+			t.Error(err)
 		}
 	}
 }
 
-// textOf returns a test of a folder of e2e, or else of the repository, with its comment; empty: there is none. The test
-// is given as folder.TestName.
-func textOf(t *testing.T, test string) string {
+// linkTo returns a test of CASES.md with the link to its file. The test fails
+// unless it is there, and has the number.
+func linkTo(t *testing.T, number, test string) string {
 	t.Helper()
-	folder, name, _ := strings.Cut(test, ".")
-	text := regexp.MustCompile(`(?m)(^//.*\n)*^func ` + name + `\(t \*testing\.T\) \{\n(.*\n)*?\}\n`)
+	parts := testOfCase.FindStringSubmatch(test)
+	folder, name := parts[1], parts[2]
 	for _, above := range []string{"e2e", "."} {
-		files, _ := filepath.Glob(filepath.Join(root, above, folder, "*_test.go")) // fails for a malformed pattern
-		for _, file := range files {
-			if found := text.FindString(manual.Read(t, strings.TrimPrefix(file, root))); found != "" {
-				return found
-			}
+		tests, err := testnames.In(filepath.Join(root, above, folder))
+		if err != nil {
+			t.Fatal(err)
 		}
+		file := tests[name]
+		if file == "" {
+			continue
+		}
+		text := regexp.MustCompile(`(?m)(^//.*\n)*^func ` + name + `\(t \*testing\.T\) \{\n(.*\n)*?\}\n`).
+			FindString(manual.Read(t, strings.TrimPrefix(file, root)))
+		if !strings.Contains(text, number) {
+			t.Errorf("%s.%s does not say that it is for %s", folder, name, number)
+		}
+		link, err := filepath.Rel(filepath.Join(root, "e2e"), file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("[%s.%s](%s)", folder, name, link)
 	}
-	return ""
+	t.Errorf("there is no %s in %s", name, folder)
+	return test
 }
 
 // TestLinks follows the links of the pages to files and headings of the repository.
 func TestLinks(t *testing.T) {
-	out, err := exec.Command("git", "-C", root, "ls-files", "*.md").Output()
-	if err != nil {
-		t.Skipf("this is no clone: %v", err)
-	}
 	links := 0
-	for _, page := range strings.Fields(string(out)) {
+	for _, page := range strings.Fields(tracked(t, "*.md")) {
 		for _, link := range regexp.MustCompile(`\]\(([^)\s:]+)\)`).FindAllStringSubmatch(manual.Read(t, page), -1) {
 			links++
 			file, heading, _ := strings.Cut(link[1], "#")
