@@ -34,6 +34,16 @@ func arguments(values []string) []string {
 	return args
 }
 
+// run returns what helm prints.
+func run(t *testing.T, args ...string) []byte {
+	t.Helper()
+	out, err := shipped.Helm{Home: t.TempDir()}.Run(t.Context(), args...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return out
+}
+
 // charted returns a release under the names that the kustomizations have.
 func charted(t *testing.T, values ...string) shipped.Manifests {
 	t.Helper()
@@ -74,9 +84,7 @@ func TestTwoReleasesShareNothing(t *testing.T) {
 // TestHelmFindsNothingWrong has helm look for what it finds wrong with the chart.
 func TestHelmFindsNothingWrong(t *testing.T) {
 	for _, values := range []string{"--set-json=" + teams, everyValue} {
-		if out, err := (shipped.Helm{Home: t.TempDir()}).Run(t.Context(), "lint", "--strict", chart, values); err != nil {
-			t.Errorf("%s: %v\n%s", values, err, out)
-		}
+		run(t, "lint", "--strict", chart, values)
 	}
 }
 

@@ -1,7 +1,6 @@
 package packaging
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"gotest.tools/v3/golden"
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -23,8 +23,6 @@ import (
 
 // deploy is the folder of all that is installed.
 const deploy = "../../deploy"
-
-var update = flag.Bool("update", false, "write anew what is generated in deploy/ (make generate)")
 
 // read returns a file of deploy/.
 func read(t *testing.T, path string) string {
@@ -69,11 +67,7 @@ func TestGeneratedKustomizations(t *testing.T) {
 		if k.value != "" {
 			args = append(args, "--set-json="+k.value)
 		}
-		out, err := shipped.Helm{Home: t.TempDir()}.Run(t.Context(), args...)
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", k.file, err, out)
-		}
-		text := byHelm.ReplaceAllString(string(out), "")
+		text := byHelm.ReplaceAllString(string(run(t, args...)), "")
 		if k.template == "check" {
 			text = names.ReplaceAllString(text, "")
 		}
@@ -111,14 +105,11 @@ func header(t *testing.T) string {
 // expectGenerated fails the test if a file of deploy/ is not what it should be, or writes it with -update.
 func expectGenerated(t *testing.T, file string, want string) {
 	t.Helper()
-	if *update {
-		if err := os.WriteFile(filepath.Join(deploy, file), []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	path, err := filepath.Abs(filepath.Join(deploy, file))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if read(t, file) != want {
-		t.Errorf("%s: is not up to date: make generate writes it", file)
-	}
+	golden.Assert(t, want, path, "make generate writes it")
 }
 
 // TestInstallYAMLTakesSettings renders the kustomization in the header of install.yaml, which the docs have too, and

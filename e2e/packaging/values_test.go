@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/diff"
+	"gotest.tools/v3/golden"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
@@ -153,145 +155,61 @@ func sameDefault(a, b string) bool {
 	return a == b || a == "false" && b == "" || notA == nil && notB == nil && x == y
 }
 
-// parts are what some objects contain as JSON, by their kind. With none there is no such object.
-type parts map[string][]string
-
-// rendering is what certain values make of the chart.
-type rendering struct {
+// renderings are what certain values make of the chart: of all values, and of those that do more than pass something on.
+// A golden file of the name in testdata/values holds how the objects differ from those without these values.
+var renderings = map[string]struct {
 	values []string
-	want   parts
-	lacks  string // what no object contains
-}
+	// both has values for both sides, so that the file lacks what they make.
+	both []string
+}{
+	"every-value": {values: []string{everyValue, `namespacePrefixes=["team-","dev-"]`}, both: copied},
 
-// renderings have all values, and those that do more than pass something on.
-var renderings = map[string]rendering{
-	"every value": {values: []string{everyValue, `namespacePrefixes=["team-","dev-"]`}, want: parts{
-		"Deployment": {
-			`"annotations":{"example.com/note":"deployment"}`,
-			`"cost":"platform"`,
-			`"app.kubernetes.io/part-of":"mirror-controller"`, // by which kubectl mirror finds it
-			`"revisionHistoryLimit":0`,
-			`"annotations":{"example.com/note":"true"}`,
-			`"app.kubernetes.io/name":"mirror-controller","app.kubernetes.io/part-of":"mirror-controller","cost":"platform",` +
-				`"team":"platform"}`,
-			`"imagePullSecrets":[{"name":"registry"}]`,
-			`"priorityClassName":"system-cluster-critical"`,
-			`"nodeSelector":{"disk":"fast","kubernetes.io/os":"linux"}`,
-			`"tolerations":[{"effect":"NoSchedule","key":"spot","operator":"Exists"}]`,
-			`"affinity":{"nodeAffinity":{`,
-			`"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"rack",`,
-			`"fsGroup":65532,"runAsNonRoot":true,"runAsUser":65532`,
-			`"image":"registry.example/mirror-controller@sha256:`,
-			`"imagePullPolicy":"IfNotPresent"`,
-			`"args":["--namespace-prefix=team-,dev-","--leader-elect",` +
-				`"--namespace-selector=team in (red,blue),example.com/tier notin (gold),mirrored,!frozen",` +
-				`"--exclude-namespace=kube-*,team-secret","--source-namespace=default,infra",` +
-				`"--mirror-label=example.com/mirror","--instance=everything",` +
-				`"--copy-label=team,example.com/*","--copy-annotation=example.com/*","--prune=true",` +
-				`"--deletion-grace=1h","--resync-period=1h","--concurrent-sources=2","--concurrent-writes=1000000",` +
-				`"--leader-elect-lease-duration=60s","--leader-elect-renew-deadline=40s",` +
-				`"--leader-elect-retry-period=5s","--logging-format=json","-v=2","--context=in-cluster","-v=3"]`,
-			`[{"name":"GOMEMLIMIT","value":"1843MiB"},{"name":"GOMAXPROCS","value":"2"}]`,
-			`"livenessProbe":{"httpGet":{"path":"/livez","port":"health"},"periodSeconds":20,` +
-				`"terminationGracePeriodSeconds":5,"timeoutSeconds":10}`,
-			`"readinessProbe":{"failureThreshold":5,"httpGet"`,
-			`"limits":{"cpu":"1","memory":"2Gi"}`,
-			`"privileged":false,"readOnlyRootFilesystem":true`,
-			`"volumeMounts":[{"mountPath":"/ca","name":"ca","readOnly":true}]`,
-			`"volumes":[{"configMap":{"name":"ca"},"name":"ca"}]`,
-		},
-		// The Pod of `helm test` runs the same image in the same place, as another account. No Service takes it for the
-		// controller's.
-		"Pod": {
-			`"image":"registry.example/mirror-controller@sha256:`,
-			`"imagePullPolicy":"IfNotPresent"`,
-			`"imagePullSecrets":[{"name":"registry"}],"nodeSelector":{"disk":"fast",`,
-			`"serviceAccountName":"mirror-controller-test","tolerations":[{"effect":"NoSchedule","key":"spot",`,
-			`"app.kubernetes.io/name":"mirror-controller-check"`,
-		},
-		"ServiceAccount": {`"cost":"platform"`},
-		"ClusterRole":    {`"cost":"platform"`},
-		"Role":           {`"cost":"platform"`},
-		"Service":        {`"prometheus.io/scrape":"true"`},
-		"ServiceMonitor": {`"metricRelabelings":[{"action":"drop","regex":"go_.*","sourceLabels":["__name__"]}],` +
-			`"port":"metrics","relabelings":[{"action":"labeldrop","regex":"pod"}],"scrapeTimeout":"5s"`},
-		"PodMonitor":     {`"podMetricsEndpoints":[{"interval":"1m","port":"metrics"}]`},
-		"PrometheusRule": {`"runbook_url":"https://docs.example.com/mirror/troubleshooting.md#mirrorcontrollernoleader"`},
-		"ConfigMap":      {`"name":"mirror-controller-extra"`, `"name":"of-text"`},
-	}, lacks: `"other"`}, // a label of the values in place of the chart's
-
-	"an image": {values: []string{`image={"registry":"r.example","tag":"v1"}`},
-		want: parts{"Deployment": {`"image":"r.example/mirror-controller:v1"`}}},
-	"an account of one's own": {values: []string{`serviceAccount={"create":false,"name":"theirs"}`, "tests.enabled=false"},
-		want: parts{"ServiceAccount": nil, "Deployment": {`"serviceAccountName":"theirs"`}}},
-	"permissions of one's own": {values: []string{"rbac.create=false"},
-		want: parts{"ClusterRole": nil, "ClusterRoleBinding": nil, "Role": nil, "RoleBinding": nil}},
-	"all namespaces": {values: []string{"allNamespaces=true", "namespacePrefixes=[]"}, want: parts{
-		"Deployment":         {`"args":["--all-namespaces",`},
-		"ClusterRoleBinding": {`"annotations":{"mirror-controller.github.io/all-namespaces":"true"}`}}},
-	"another namespace": {values: []string{everyValue, "extraObjects=[]", "--namespace=far-away",
-		`namespaceOverride="mirror-system"`}, lacks: "far-away"},
-	"another name": {values: []string{`nameOverride="other"`},
-		want: parts{"Deployment": {`"app.kubernetes.io/part-of":"mirror-controller"`}}},
+	"image":                   {values: []string{`image={"registry":"r.example","tag":"v1"}`}},
+	"account-of-your-own":     {values: []string{`serviceAccount={"create":false,"name":"theirs"}`}},
+	"permissions-of-your-own": {values: []string{"rbac.create=false"}},
+	"all-namespaces":          {values: []string{"allNamespaces=true", "namespacePrefixes=[]"}},
+	// The file is empty: all is in the other namespace, and nothing in that of the release.
+	"another-namespace": {values: []string{"--namespace=far-away", `namespaceOverride="mirror-system"`},
+		both: []string{everyValue, "extraObjects=[]"}},
+	"another-name": {values: []string{`nameOverride="other"`}, both: []string{"--show-only=templates/deployment.yaml"}},
 	// 1.30 is the first version with the policies, also as providers name their versions.
-	"the oldest Kubernetes": {values: []string{"--kube-version=v1.30.0-eks-1234"}},
+	"oldest-kubernetes": {values: []string{"--kube-version=v1.30.0-eks-1234"}},
 
 	// The Go runtime gets a limit below the container's, where that is known.
-	"memory in other units":  {values: []string{`resources.limits.memory="500M"`}, lacks: "GOMEMLIMIT"},
-	"memory without a limit": {values: []string{"resources.limits=null"}, lacks: "GOMEMLIMIT"},
-	"memory set by hand": {values: []string{`extraEnv=[{"name":"GOMEMLIMIT","value":"1GiB"}]`},
-		want: parts{"Deployment": {`"env":[{"name":"GOMEMLIMIT","value":"1GiB"}]`}}},
+	"memory-in-other-units":  {values: []string{`resources.limits.memory="500M"`}},
+	"memory-without-a-limit": {values: []string{"resources.limits=null"}},
+	"memory-set-by-hand":     {values: []string{`extraEnv=[{"name":"GOMEMLIMIT","value":"1GiB"}]`}},
 
 	// Without a Lease there are no permissions for it, never two Pods, and no alert that counts leaders.
-	"no Lease": {values: []string{"leaderElection.enabled=false", "prometheusRule.enabled=true", "tests.enabled=false"},
-		want: parts{"Deployment": {`"strategy":{"type":"Recreate"}`}, "Role": nil,
-			"PrometheusRule": {"absent(mirror_build_info)"}},
-		lacks: "leader_election_master_status"},
-	"no Lease, scraped": {
-		values: []string{"leaderElection.enabled=false", "prometheusRule.enabled=true", "serviceMonitor.enabled=true"},
-		want: parts{"PodMonitor": nil, "PrometheusRule": {
-			`absent(mirror_build_info{namespace=\"mirror-system\", job=\"mirror-controller-metrics\"})`}}},
+	"no-lease": {values: []string{"leaderElection.enabled=false"}, both: copied},
+	"no-lease-scraped": {values: []string{"leaderElection.enabled=false"},
+		both: []string{"--show-only=templates/monitoring.yaml", "prometheusRule.enabled=true",
+			"serviceMonitor.enabled=true"}},
 
-	"a Service alone": {values: []string{"metricsService.enabled=true"},
-		want: parts{"Service": {""}, "ServiceMonitor": nil}},
-	"Pods alone": {values: []string{"podMonitor.enabled=true"},
-		want: parts{"PodMonitor": {""}, "Service": nil}},
+	"service-alone": {values: []string{"metricsService.enabled=true"}},
+	"pods-alone":    {values: []string{"podMonitor.enabled=true"}},
 	// The alerts tell releases apart by labels. Grafana allows a dashboard 40 letters.
-	"names in alerts and dashboard": {
-		values: []string{`fullnameOverride="platform-mirror-controller-of-production-two"`, "prometheusRule.enabled=true",
-			"dashboard.enabled=true"},
-		want: parts{"PrometheusRule": {`leader_election_master_status{name=\"mirror-controller\"}`},
-			"ConfigMap": {`\"uid\": \"platform-mirror-controller-of-production\"`}}},
+	"long-name": {values: []string{`fullnameOverride="platform-mirror-controller-of-production-two"`},
+		both: append([]string{"--show-only=templates/monitoring.yaml"}, copied...)},
 }
 
-// TestValuesReachTheirObjects renders the chart with values, and finds what they are for in the objects.
+// copied are values for what the chart copies from long files.
+var copied = []string{"prometheusRule.enabled=true", "dashboard.enabled=true", "admissionPolicy.protectCopies=true"}
+
+// places are the numbers of lines in a diff, which any change of another object moves.
+var places = regexp.MustCompile(`(?m)^@@ .* @@$`)
+
+// TestValuesReachTheirObjects renders the chart with and without values.
 func TestValuesReachTheirObjects(t *testing.T) {
 	for name, r := range renderings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			objects := map[string]string{}
-			for _, o := range charted(t, append([]string{teams}, r.values...)...) {
-				content, err := json.Marshal(o.Object)
-				if err != nil {
-					t.Fatal(err)
-				}
-				objects[o.GetKind()] += string(content)
-			}
-			for kind, parts := range r.want {
-				if exists := objects[kind] != ""; exists != (len(parts) > 0) {
-					t.Errorf("there is a %s: %v", kind, exists)
-				}
-				for _, part := range parts {
-					if !strings.Contains(objects[kind], part) {
-						t.Errorf("no %s has %s:\n%s", kind, part, objects[kind])
-					}
-				}
-			}
-			for kind, object := range objects {
-				if r.lacks != "" && strings.Contains(object, r.lacks) {
-					t.Errorf("a %s has %s", kind, r.lacks)
-				}
-			}
+			both := append([]string{"template", "mirror-controller", chart, "--namespace=mirror-system"},
+				arguments(append([]string{teams}, r.both...))...)
+			without := run(t, both...)
+			with := run(t, append(both, arguments(r.values)...)...)
+			differs := places.ReplaceAll(diff.Diff("without", without, "with", with), []byte("@@"))
+			golden.Assert(t, string(differs), "values/"+name+".golden")
 		})
 	}
 }
