@@ -61,24 +61,27 @@ var (
 // TestGeneratedKustomizations holds the files of the kustomizations to what the chart renders.
 func TestGeneratedKustomizations(t *testing.T) {
 	for _, k := range kustomized {
-		args := []string{"template", "mirror-controller", chart, "--namespace=mirror-system",
-			"--show-only=templates/" + k.template + ".yaml"}
-		args = append(args, arguments(rendered)...)
-		if k.value != "" {
-			args = append(args, "--set-json="+k.value)
-		}
-		text := byHelm.ReplaceAllString(string(run(t, args...)), "")
-		if k.template == "check" {
-			text = names.ReplaceAllString(text, "")
-		}
-		var objects []string
-		for object := range strings.SplitSeq(text, "---\n") {
-			if _, content, _ := strings.Cut(object, ".yaml\n"); strings.Contains(content, k.line+"\n") { // behind its source
-				objects = append(objects, strings.TrimSpace(content)+"\n")
+		t.Run(k.file, func(t *testing.T) {
+			args := []string{"template", "mirror-controller", chart, "--namespace=mirror-system",
+				"--show-only=templates/" + k.template + ".yaml"}
+			args = append(args, arguments(rendered)...)
+			if k.value != "" {
+				args = append(args, "--set-json="+k.value)
 			}
-		}
-		expectGenerated(t, k.file, "# Rendered from deploy/chart by `make generate`: do not edit.\n"+
-			strings.Join(objects, "---\n"))
+			text := byHelm.ReplaceAllString(string(run(t, args...)), "")
+			if k.template == "check" {
+				text = names.ReplaceAllString(text, "")
+			}
+			var objects []string
+			for object := range strings.SplitSeq(text, "---\n") {
+				_, content, _ := strings.Cut(object, ".yaml\n") // behind its source
+				if strings.Contains(content, k.line+"\n") {
+					objects = append(objects, strings.TrimSpace(content)+"\n")
+				}
+			}
+			expectGenerated(t, k.file, "# Rendered from deploy/chart by `make generate`: do not edit.\n"+
+				strings.Join(objects, "---\n"))
+		})
 	}
 }
 
