@@ -87,7 +87,7 @@ build: ## Build the controller and kubectl-mirror into bin/
 	$(STAMPED) -o bin/ ./cmd/...
 
 .PHONY: cluster
-cluster: ## Build the control plane for tests and demo into your cache folder (minutes, the first time)
+cluster: ## Build the control plane for tests and demo into your cache folder: minutes, the first time
 	$(BUILD)
 
 .PHONY: kubectl
@@ -141,16 +141,16 @@ LARGE := 'TestC47MemoryIsBounded|TestC79LeaderGivesWay|TestC79Undecodable'
 NOT_LARGE = $(if $(findstring -run,$(E2E_ARGS)),,-skip $(LARGE))
 
 .PHONY: e2e
-e2e: build kubectl ## The contract, the plug-in and the policies on a real etcd, kube-apiserver and kube-controller-manager
+e2e: kubectl build ## The contract, the plug-in and the policies on a real etcd, kube-apiserver and kube-controller-manager
 	@# Tests often wait, so all packages run at a time, the longest from the start. Anew each time: go does not see that a
 	@# program changed.
 	$(GO_TEST) . ./faults ./contract ./policies ./plugin -- -timeout 60m -count=1 -p 4 -parallel 6 $(NOT_LARGE) $(E2E_ARGS) -args $(SHIPPED)
 
-REST := ./checks ./contract ./demo ./faultproxy ./faults ./install ./packaging ./storm ./testnames
+REST := ./checks ./contract ./demo ./faultproxy ./faults ./install ./packaging ./programs ./storm ./testnames
 .PHONY: e2e-rest
-e2e-rest: build kubectl bin/helm bin/promtool ## The other end-to-end tests that need no node
+e2e-rest: kubectl build bin/helm bin/promtool ## The other end-to-end tests that need no node
 	$(GO_TEST) -n . $(REST) -- $(E2E_ARGS)
-	$(GO_TEST) -any . ./faultproxy ./testnames -- -timeout 60m $(E2E_ARGS)
+	$(GO_TEST) -any . ./faultproxy ./programs ./testnames -- -timeout 60m $(E2E_ARGS)
 	$(GO_TEST) -any . ./contract ./faults -- -timeout 60m -count=1 -run $(LARGE) $(E2E_ARGS) -args $(SHIPPED)
 	$(GO_TEST) -any . ./install -- -timeout 60m -count=1 $(E2E_ARGS) -args $(SHIPPED)
 	$(GO_TEST) -any . ./demo -- -timeout 60m $(E2E_ARGS) -args $(USUAL)
@@ -214,20 +214,23 @@ chart: bin/helm ## Package the chart into dist/
 
 .PHONY: demo
 demo: ## Show what the controller does, on a control plane that is started for it and stopped again
+	$(BUILD) etcd kube-apiserver
 	$(COMPILE) .. ./cmd/mirror-controller
 	$(STAMPED) -o bin/ ./cmd/mirror-controller
 	$(COMPILE) . ./demo
 	cd e2e && $(RELEASED) -o $(CURDIR)/bin/demo ./demo
-	$(BUILD) etcd kube-apiserver
 	@$(ALONE) bin/demo $(USUAL)
 
 .PHONY: run
-run: build ## Start a control plane, the policies and the controller until Ctrl-C; if it runs, give it other ARGS
+run: kubectl build ## Start a control plane, the policies and the controller until Ctrl-C; if it runs, give it other ARGS
 	$(COMPILE) . ./demo
 	cd e2e && $(RELEASED) -o $(CURDIR)/bin/demo ./demo
-	$(BUILD) etcd kube-apiserver kube-controller-manager kubectl
 	@# A grace of a minute leaves time to undo a deletion, and to wait for one.
 	@$(ALONE) bin/demo $(USUAL) -keep -- --deletion-grace=1m $(ARGS)
+
+.PHONY: cluster-inlined
+cluster-inlined:
+	$(BUILD) -inlined
 
 .PHONY: bench
 ifeq ($(BENCH),node)
@@ -237,9 +240,8 @@ else
 BENCH_full := -rounds 21 -few 7 -large 5000 -grow-to 1000 -hanging 1000 -settle 10s -idle 2m
 BENCH_million := -run Growth -grow-to 10000 -settle 15s -idle 4m # a collection of a large heap comes every two minutes
 BENCH_SIZES = $(if $(filter full,$(BENCH)),$(BENCH_full)) $(if $(filter million,$(BENCH)),$(BENCH_million))
-bench: build bin/benchstat ## Measure the controller against plain writes
+bench: cluster-inlined build bin/benchstat ## Measure the controller against plain writes
 	@test -z '$(filter-out full million,$(BENCH))' || { echo "BENCH is full, million, node or empty, not $(BENCH)" >&2; exit 1; }
-	$(BUILD) -inlined
 	$(COMPILE) . ./bench
 	cd e2e && $(RELEASED) -o $(CURDIR)/bin/bench ./bench
 	@mkdir -p e2e/bench/out
@@ -248,7 +250,7 @@ bench: build bin/benchstat ## Measure the controller against plain writes
 endif
 
 .PHONY: storm
-storm: build cluster ## Random operations and faults with real processes; all becomes as planned, each write is judged
+storm: cluster build ## Random operations and faults with real processes; all becomes as planned, each write is judged
 	mkdir -p bin/artifacts
 	cd e2e/storm && $(ALONE) go test -count=1 -timeout 0 -artifacts -outputdir $(CURDIR)/bin/artifacts \
 	  -args $(SHIPPED) -rounds $(STORM_ROUNDS) -seed $(STORM_SEED) # without a package it prints while it runs

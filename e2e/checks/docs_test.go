@@ -46,6 +46,19 @@ func TestPicture(t *testing.T) {
 	}
 }
 
+// TestAssets finds in the README the version of envtest's programs that make
+// takes: the newest.
+func TestAssets(t *testing.T) {
+	versions, err := filepath.Glob(root + "/e2e/kubernetes/*")
+	if err != nil || len(versions) == 0 {
+		t.Fatal("there is no version:", err)
+	}
+	want := " use -p path " + filepath.Base(versions[len(versions)-1]) + ".x)"
+	if !strings.Contains(manual.Read(t, "README.md"), want) {
+		t.Errorf("there is no %q", want)
+	}
+}
+
 var update = flag.Bool("update", false, "write the links of CASES.md")
 
 var (

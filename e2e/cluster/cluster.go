@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -57,12 +56,12 @@ type Options struct {
 // Cluster is a running control plane. Its methods may be called concurrently, but those that stop and start programs
 // not with each other.
 type Cluster struct {
-	folder  *Folder // holds everything of this cluster
-	bin     string  // holds the programs
-	options Options
-	plane   *envtest.ControlPlane
-	manager *Process // of the controller manager
-	logs    map[string]*os.File
+	folder   *Folder // holds everything of this cluster
+	programs programs.Paths
+	options  Options
+	plane    *envtest.ControlPlane
+	manager  *Process // of the controller manager
+	logs     map[string]*os.File
 
 	admin           *rest.Config
 	adminKubeconfig string
@@ -72,9 +71,9 @@ type Cluster struct {
 	stop func() error // once
 }
 
-// Start builds the programs where they are not built yet, starts them, and returns when the controllers work: the
-// default namespace has its ServiceAccount and kube-root-ca.crt. That takes 5 to 10 seconds. When it fails, or ctx ends
-// while it runs, nothing is left, and the error has the last lines of the logs. ctx bounds only the start.
+// Start finds the programs, or builds them, starts them, and returns when the controllers work: the default namespace
+// has its ServiceAccount and kube-root-ca.crt. That takes 5 to 10 seconds. When it fails, or ctx ends while it runs,
+// nothing is left, and the error has the last lines of the logs. ctx bounds only the start.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	build, names := programs.Build, programs.ControlPlane
 	if o.Inlined {
@@ -83,7 +82,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Bare {
 		names = []string{Etcd, APIServer}
 	}
-	bin, err := build(ctx, names...)
+	paths, err := build(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +90,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{folder: folder, bin: bin, options: o, logs: map[string]*os.File{}}
+	c := &Cluster{folder: folder, programs: paths, options: o, logs: map[string]*os.File{}}
 	c.stop = sync.OnceValue(c.stopAll)
 	// envtest knows no contexts. It fails soon when the programs are killed under it.
 	keep := context.AfterFunc(ctx, func() { _ = folder.Remove() })
@@ -149,15 +148,14 @@ func (c *Cluster) stopAll() error {
 // Dir returns the folder that holds everything of this cluster, and is removed with it. Tests may put files there.
 func (c *Cluster) Dir() string { return c.folder.Path }
 
-func (c *Cluster) program(name string) string { return filepath.Join(c.bin, name) }
-
 // Kubectl returns the path of a kubectl of the cluster's version, and builds it where it is not built yet: most
 // clusters need none. When that fails, standard error has the reason, and the path leads to nothing.
 func (c *Cluster) Kubectl() string {
-	if _, err := programs.Build(context.Background(), Kubectl); err != nil {
+	paths, err := programs.Build(context.Background(), Kubectl)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
-	return c.program(Kubectl)
+	return paths[Kubectl]
 }
 
 // CreateNamespaces makes sure that the namespaces are there.

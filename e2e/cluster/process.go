@@ -26,7 +26,7 @@ exec %s "$@"
 // wrap writes a wrapper of the named program and returns its path.
 func (c *Cluster) wrap(name string) (string, error) {
 	file := c.folder.File("bin", name)
-	text := fmt.Sprintf(wrapperScript, quote(c.folder.Mark()), quote(c.pidFile(name)), quote(c.program(name)))
+	text := fmt.Sprintf(wrapperScript, quote(c.folder.Mark()), quote(c.pidFile(name)), quote(c.programs[name]))
 	return file, os.WriteFile(file, []byte(text), 0o755)
 }
 

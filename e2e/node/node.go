@@ -45,7 +45,7 @@ const patience = 10 * time.Minute
 // Node is a cluster of one node.
 type Node struct {
 	folder *cluster.Folder // holds all of it
-	bin    string          // the programs of Kubernetes
+	bin    programs.Paths  // of Kubernetes
 	init   *exec.Cmd       // process 1
 	client kubernetes.Interface
 }
@@ -134,7 +134,7 @@ func (n *Node) run(ctx context.Context, program []string) error {
 func (n *Node) inside(ctx context.Context, args ...string) *exec.Cmd {
 	target := fmt.Sprintf("--target=%d", n.init.Process.Pid)
 	cmd := exec.CommandContext(ctx, "nsenter", append([]string{target, "--pid", "--mount", "--"}, args...)...)
-	cmd.Env = []string{"PATH=" + n.bin + ":/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.Env = []string{"PATH=" + n.bin.Folders() + ":/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the tests
 	return cmd

@@ -125,7 +125,7 @@ func (w *world) try(dir, command string) (string, error) {
 	cmd := exec.CommandContext(w.ctx(), "sh", "-e", "-c", command)
 	cmd.Dir = dir
 	cmd.Env = []string{
-		"PATH=" + w.node.bin + ":" + repository + "/bin:" + os.Getenv("PATH"),
+		"PATH=" + w.node.bin.Folders() + ":" + repository + "/bin:" + os.Getenv("PATH"),
 		"KUBECONFIG=" + w.node.kubeconfig(admin), "HOME=" + w.node.folder.File("home"), "KUBERC=off",
 	}
 	out, err := cmd.CombinedOutput()

@@ -1,5 +1,5 @@
-// Package programs builds etcd and Kubernetes from Go modules, and compiles with a look at how far it is. It needs the
-// standard library alone: what says how far compilers are must not take them minutes.
+// Package programs finds etcd and Kubernetes, or builds them from Go modules, and compiles with a look at how far it
+// is. It needs the standard library alone: what says how far compilers are must not take them minutes.
 package programs
 
 import (
@@ -40,44 +40,74 @@ var (
 	inlined = []string{"all=-dwarf=false"}
 )
 
-// Build makes sure that the named programs are built, and without a name those that Start needs: of the minor
-// version, such as 1.37, that the environment variable KUBERNETES names, and without it of the newest in
-// e2e/kubernetes. It returns the folder they are in, one for each set of versions in the user's cache folder. The
-// first time takes minutes, and standard error shows it; after that it takes a moment and says nothing. Processes
-// that call it at the same time build once: the others wait.
-func Build(ctx context.Context, names ...string) (string, error) { return build(ctx, cheap, names) }
+// Paths are the paths of programs, by their names.
+type Paths map[string]string
 
-// BuildInlined is Build for measurements: the compilers inline, as for what is released, and the folder is another one.
-func BuildInlined(ctx context.Context, names ...string) (string, error) {
-	return build(ctx, inlined, names)
+// Folders returns the folders of the programs, as PATH has them.
+func (p Paths) Folders() string {
+	var all []string
+	for _, file := range p {
+		all = append(all, filepath.Dir(file))
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ":")
 }
 
-// build is Build with the flags of the compilers, by packages.
-func build(ctx context.Context, flags, names []string) (string, error) {
+// Build returns the paths of the named programs, and without a name of those that Start needs: of the minor version,
+// such as 1.37, that the environment variable KUBERNETES names, and without it of the newest in e2e/kubernetes.
+//
+// etcd and kube-apiserver, and kubectl if it is there, come from the folder that KUBEBUILDER_ASSETS names. All others
+// are built into a folder for each set of versions in the user's cache folder. The first time takes minutes, and
+// standard error shows it; after that it takes a moment and says nothing. Processes that call it at the same time build
+// once: the others wait.
+func Build(ctx context.Context, names ...string) (Paths, error) { return build(ctx, false, names) }
+
+// BuildInlined is Build for measurements: the compilers inline, as for what is released, and the folder is another one.
+func BuildInlined(ctx context.Context, names ...string) (Paths, error) {
+	return build(ctx, true, names)
+}
+
+func build(ctx context.Context, measured bool, names []string) (Paths, error) {
 	if len(names) == 0 {
 		names = ControlPlane
 	}
 	m, err := findModule(os.Getenv("KUBERNETES"))
 	if err != nil {
-		return "", err
+		return nil, err
+	}
+	paths, err := m.given(ctx, names)
+	if err != nil {
+		return nil, err
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("find the cache folder for the control plane: %w", err)
+		return nil, fmt.Errorf("find the cache folder for the control plane: %w", err)
+	}
+	flags := cheap
+	if measured {
+		flags = inlined
 	}
 	dir := filepath.Join(cache, "mirror-controller", m.key(flags))
-	if len(missing(dir, names)) == 0 {
-		return dir, nil
+	var built []string
+	for _, name := range names {
+		if paths[name] != "" {
+			continue
+		}
+		built = append(built, name)
+		paths[name] = filepath.Join(dir, name)
+	}
+	if len(missing(dir, built)) == 0 {
+		return paths, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
+		return nil, err
 	}
 	locked, err := lock(ctx, dir+".lock")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer locked.Close()
-	return dir, m.build(ctx, dir, flags, missing(dir, names))
+	return paths, m.build(ctx, dir, flags, missing(dir, built))
 }
 
 // missing returns those of the named programs that are not in dir. An empty file is what a machine leaves that has
@@ -94,6 +124,12 @@ type module struct {
 	dir              string
 	content          []byte // of go.mod and go.sum
 	kubernetes, etcd string // versions, with the v, as in v1.37.1
+}
+
+// minor returns the minor version of Kubernetes, such as 1.37.
+func (m module) minor() string {
+	version := strings.TrimPrefix(m.kubernetes, "v")
+	return version[:strings.LastIndex(version, ".")]
 }
 
 // pinned finds the versions in a go.mod.
