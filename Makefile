@@ -92,7 +92,7 @@ cluster: ## Build the control plane for tests and demo into your cache folder: m
 
 .PHONY: kubectl
 kubectl: ## The same with a kubectl, for tests and make run
-	$(BUILD) etcd kube-apiserver kube-controller-manager kubectl
+	$(BUILD) etcd kube-apiserver controller-manager kubectl
 
 .PHONY: check
 check: unit lint verify test race ## What to run before a pull request: linters, generated files, the race detector, and test
@@ -141,7 +141,7 @@ LARGE := 'TestC47MemoryIsBounded|TestC79LeaderGivesWay|TestC79Undecodable'
 NOT_LARGE = $(if $(findstring -run,$(E2E_ARGS)),,-skip $(LARGE))
 
 .PHONY: e2e
-e2e: kubectl build ## The contract, the plug-in and the policies on a real etcd, kube-apiserver and kube-controller-manager
+e2e: kubectl build ## The contract, the plug-in and the policies on a real etcd and kube-apiserver
 	@# Tests often wait, so all packages run at a time, the longest from the start. Anew each time: go does not see that a
 	@# program changed.
 	$(GO_TEST) . ./faults ./contract ./policies ./plugin -- -timeout 60m -count=1 -p 4 -parallel 6 $(NOT_LARGE) $(E2E_ARGS) -args $(SHIPPED)

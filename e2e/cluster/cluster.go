@@ -47,9 +47,9 @@ type Options struct {
 	// Lean leaves out the controllers that keep every ConfigMap of the cluster in memory: garbage collector, quotas,
 	// and the publisher of kube-root-ca.crt. A million ConfigMaps take them several GiB.
 	Lean bool
-	// Bare leaves out kube-controller-manager: nothing makes default ServiceAccounts, and nothing ends a namespace.
+	// Bare leaves out the controller manager: nothing makes default ServiceAccounts, and nothing ends a namespace.
 	Bare bool
-	// Inlined takes programs that are compiled as what is released, for measurements.
+	// Inlined takes kube-controller-manager, and programs that are compiled as what is released, for measurements.
 	Inlined bool
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/mirror-controller/mirror-controller/e2e/programs"
 )
 
 // pollPeriod is how often we look whether something has come up.
@@ -104,7 +107,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	})
 }
 
-// controllers returns those that run: which a test of ours can notice.
+// controllers returns those of kube-controller-manager that run: which a test of ours can notice.
 func (o Options) controllers() string {
 	names := []string{"clusterrole-aggregation", "namespace", "serviceaccount", "validatingadmissionpolicy-status"}
 	if !o.Lean { // these keep every ConfigMap in memory
@@ -125,19 +128,23 @@ func (c *Cluster) startManager() error {
 	cmd := c.Command(context.Background(), program,
 		"--kubeconfig="+kubeconfig,
 		"--root-ca-file="+rootCA,
-		"--controllers="+c.options.controllers(),
-		"--leader-elect=false",
-		"--secure-port=0", // no port: no metrics
-		"--authentication-skip-lookup",
-		// The default of 20 requests a second makes thousands of namespaces slow.
-		"--kube-api-qps=5000", "--kube-api-burst=10000",
 		"--concurrent-namespace-syncs=50",
 		"--concurrent-resource-quota-syncs=20",
 		// An object that comes at the same moment as the quota it falls under is counted by the next round
 		// only, and the default round is five minutes.
 		"--resource-quota-sync-period=1s",
-		"--concurrent-gc-syncs=20",
 	)
+	if filepath.Base(c.programs[ControllerManager]) == programs.KubeControllerManager {
+		cmd.Args = append(cmd.Args,
+			"--controllers="+c.options.controllers(),
+			"--leader-elect=false",
+			"--secure-port=0", // no port: no metrics
+			"--authentication-skip-lookup",
+			// The default of 20 requests a second makes thousands of namespaces slow.
+			"--kube-api-qps=5000", "--kube-api-burst=10000",
+			"--concurrent-gc-syncs=20",
+		)
+	}
 	cmd.Stdout, cmd.Stderr = c.logs[ControllerManager], c.logs[ControllerManager]
 	c.manager, err = Run(cmd)
 	return err

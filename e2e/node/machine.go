@@ -140,7 +140,7 @@ func (n *Node) programs() [][]string {
 			"--service-account-signing-key-file=" + file("server.key"),
 			"--kubelet-preferred-address-types=InternalIP",
 		},
-		{programs.ControllerManager, kubeconfig(admin),
+		{programs.KubeControllerManager, kubeconfig(admin),
 			"--root-ca-file=" + file("server.crt"), "--leader-elect=false", "--authentication-skip-lookup",
 			// Else hundreds of namespaces take long.
 			"--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent-namespace-syncs=20",

@@ -53,7 +53,7 @@ type Node struct {
 // Start brings up a node that has the image of the controller under that name, and returns when it is ready. It is
 // built by the Makefile in the folder repository. Whoever starts a node stops it, also where Start fails.
 func Start(ctx context.Context, repository, image string) (*Node, error) {
-	bin, err := programs.Build(ctx, programs.Etcd, programs.APIServer, programs.ControllerManager, programs.Scheduler,
+	bin, err := programs.Build(ctx, programs.Etcd, programs.APIServer, programs.KubeControllerManager, programs.Scheduler,
 		programs.Kubelet, programs.Kubectl)
 	if err != nil {
 		return nil, err

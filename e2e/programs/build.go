@@ -20,12 +20,19 @@ import (
 
 // The programs of a cluster, by the names they are built under.
 const (
-	Etcd              = "etcd"
-	APIServer         = "kube-apiserver"
-	ControllerManager = "kube-controller-manager"
-	Kubectl           = "kubectl"
-	Scheduler         = "kube-scheduler"
-	Kubelet           = "kubelet"
+	Etcd      = "etcd"
+	APIServer = "kube-apiserver"
+	Kubectl   = "kubectl"
+	Scheduler = "kube-scheduler"
+	Kubelet   = "kubelet"
+
+	// KubeControllerManager takes 363 packages beyond those of the API server.
+	KubeControllerManager = "kube-controller-manager"
+	// ControllerManager is a program of ours with the controllers that tests
+	// notice, which takes 11. It calls functions that change with each version,
+	// so that the newest version alone has it: in its place, others have
+	// KubeControllerManager.
+	ControllerManager = "controller-manager"
 )
 
 // ControlPlane names the programs that every cluster runs. The others take minutes more, and few need them: kubectl,
@@ -62,7 +69,8 @@ func (p Paths) Folders() string {
 // once: the others wait.
 func Build(ctx context.Context, names ...string) (Paths, error) { return build(ctx, false, names) }
 
-// BuildInlined is Build for measurements: the compilers inline, as for what is released, and the folder is another one.
+// BuildInlined is Build for measurements: the compilers inline, as for what is released, the folder is another one, and
+// kube-controller-manager is the real one.
 func BuildInlined(ctx context.Context, names ...string) (Paths, error) {
 	return build(ctx, true, names)
 }
@@ -93,8 +101,9 @@ func build(ctx context.Context, measured bool, names []string) (Paths, error) {
 		if paths[name] != "" {
 			continue
 		}
-		built = append(built, name)
-		paths[name] = filepath.Join(dir, name)
+		program := m.program(name, measured)
+		built = append(built, program)
+		paths[name] = filepath.Join(dir, program)
 	}
 	if len(missing(dir, built)) == 0 {
 		return paths, nil
@@ -122,8 +131,9 @@ func missing(dir string, names []string) []string {
 // module is a pinned set of control plane sources: a folder with a go.mod of its own.
 type module struct {
 	dir              string
-	content          []byte // of go.mod and go.sum
+	content          []byte // of its files
 	kubernetes, etcd string // versions, with the v, as in v1.37.1
+	hasManager       bool   // it has a ControllerManager
 }
 
 // minor returns the minor version of Kubernetes, such as 1.37.
@@ -152,11 +162,13 @@ func findModule(minor string) (module, error) {
 		file := found[len(found)-1]
 		mod, err := os.ReadFile(file)
 		sum, sumErr := os.ReadFile(strings.TrimSuffix(file, "mod") + "sum")
+		manager, managerErr := os.ReadFile(filepath.Join(filepath.Dir(file), ControllerManager, "main.go"))
 		versions := pinned.FindSubmatch(mod)
 		if err := errors.Join(err, sumErr); err != nil || versions == nil {
 			return module{}, fmt.Errorf("%s does not pin etcd and Kubernetes: %w", file, err)
 		}
-		return module{filepath.Dir(file), append(mod, sum...), string(versions[2]), string(versions[1])}, nil
+		content := slices.Concat(mod, sum, manager)
+		return module{filepath.Dir(file), content, string(versions[2]), string(versions[1]), managerErr == nil}, nil
 	}
 	return module{}, fmt.Errorf("no folder %s in or above %s: run this inside a clone of the project", wanted, wd)
 }
@@ -205,11 +217,23 @@ func (m module) build(ctx context.Context, dir string, flags, missing []string) 
 	return nil
 }
 
-func packageOf(name string) string {
-	if name == Etcd {
-		return "go.etcd.io/etcd/server/v3"
+// program returns the program that is built under a name.
+func (m module) program(name string, measured bool) string {
+	if name == ControllerManager && (measured || !m.hasManager) {
+		return KubeControllerManager
 	}
-	return "k8s.io/kubernetes/cmd/" + name
+	return name
+}
+
+func packageOf(name string) string {
+	switch name {
+	case Etcd:
+		return "go.etcd.io/etcd/server/v3"
+	case ControllerManager:
+		return "./" + name
+	default:
+		return "k8s.io/kubernetes/cmd/" + name
+	}
 }
 
 // ldflags stamps the version: without it the programs call themselves v0.0.0-master.

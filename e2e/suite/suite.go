@@ -2,8 +2,8 @@
 // test a World, a part of that cluster of its own.
 //
 // They show what the controller does, from outside: the binary that is built from this checkout, under the permissions
-// and with the arguments of the shipped manifests, on a real etcd, kube-apiserver and kube-controller-manager. `make
-// e2e` runs the tests of contract, faults, policies and plugin, and `make test-rest` those of install.
+// and with the arguments of the shipped manifests, on a real etcd and kube-apiserver. `make e2e` runs the tests of
+// contract, faults, policies and plugin, and `make test-rest` those of install.
 package suite
 
 import (
