@@ -105,7 +105,7 @@ func (r *reconciler) begin(k key, pace slow.Pace) decision {
 	defer n.unlock()
 	x := r.visit(n, k, r.viewOf(k.Name))
 	if x.act && pace == slow.Ordinary {
-		x.act = !r.queues.slow.Put(x.record.namespaceUID, k, false)
+		x.act = !r.queues.slow.Put(x.record.namespaceUID, k, nil)
 	}
 	if x.act {
 		busy := x.record
@@ -134,7 +134,7 @@ func (r *reconciler) finish(x *attempt, res *result) (wait time.Duration) {
 	wait = max(next.wait, res.askAgain)
 	switch {
 	case errors.Is(res.err, slow.ErrCut) && isSameNamespace:
-		r.queueCut(known.namespaceUID, k)
+		r.queueCut(known.namespaceUID, k, res.err)
 	case next.act && res.askAgain == 0:
 		r.queues.copies.Add(k)
 	case isShownByAnEvent(&next, res):
@@ -146,9 +146,9 @@ func (r *reconciler) finish(x *attempt, res *result) (wait time.Duration) {
 }
 
 // queueCut queues a target whose call was cut: for a turn of its namespace if that
-// counts as slow now, else for a second chance.
-func (r *reconciler) queueCut(namespace types.UID, k key) {
-	if !r.queues.slow.Put(namespace, k, true) {
+// counts as slow now, otherwise for a second chance.
+func (r *reconciler) queueCut(namespace types.UID, k key, cut error) {
+	if !r.queues.slow.Put(namespace, k, cut) {
 		r.queues.copies.AddAfter(k, secondChance)
 	}
 }

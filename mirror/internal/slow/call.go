@@ -3,6 +3,7 @@ package slow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -33,6 +34,9 @@ const (
 // keeps its backoff.
 var ErrCut = errors.New("canceled: it takes too long")
 
+// ErrReadCut is the ErrCut of a call that reads.
+var ErrReadCut = fmt.Errorf("the read was %w", ErrCut)
+
 // call is a call in flight.
 type call struct {
 	namespace types.UID
@@ -51,19 +55,19 @@ func (q *Queue) Write(
 	return q.call(ctx, uid, pace, f, q.learn)
 }
 
-// Read is as Write, for a call that reads. A read makes no namespace slow:
-// after a cut only its own target waits for a turn. In a slow namespace it has
-// its whole timeout.
+// Read is as Write, for a call that reads, and returns ErrReadCut after a cut. A
+// read makes no namespace slow: after a cut only its own target waits for a turn.
+// In a slow namespace it has its whole timeout.
 func (q *Queue) Read(
 	ctx context.Context, uid types.UID, pace Pace, f func(context.Context) error) error {
 	if pace != Ordinary {
 		pace = Whole
 	}
-	return q.call(ctx, uid, pace, f, func(_ *call, err error) {
-		if errors.Is(err, ErrCut) {
-			delete(q.lastWrites, uid) // Put forgives no cut of a read
-		}
-	})
+	err := q.call(ctx, uid, pace, f, func(*call, error) {})
+	if errors.Is(err, ErrCut) {
+		return ErrReadCut
+	}
+	return err
 }
 
 // call runs f, and cuts it after its limit. At the end it calls learn, which

@@ -44,7 +44,7 @@ type ordinary struct {
 }
 
 // lastWrite describes the last ordinary write in a namespace. The zero value: none
-// is known, or a read was cut since then.
+// is known.
 type lastWrite struct {
 	inTime bool      // it was answered in time, or the watch showed it soon
 	longAt time.Time // it was found to take too long then
@@ -123,7 +123,12 @@ func (q *Queue) tookLong(c *call, took time.Duration) {
 
 // forgives records that an ordinary write took too long, and reports whether
 // that is forgiven: the write before was quick, or it took too long at the same
-// time or in the same stall. The mutex is held.
+// time or in the same stall. In a stall the API server has answered no call
+// since before the write before was found to take too long:
+//
+//	the last answer, or stalledFrom < longAt < now, or stalledTo
+//
+// The mutex is held.
 func (q *Queue) forgives(c *call) bool {
 	o := &q.ordinary
 	last := q.lastWrites[c.namespace]

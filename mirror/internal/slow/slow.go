@@ -17,6 +17,7 @@ package slow
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -73,15 +74,12 @@ func NewQueue(name string, isAnswer func(error) bool) *Queue {
 }
 
 // Put adds a target to the queue, where it waits for a turn of its namespace,
-// and reports whether it did. It adds every target of a slow namespace, and one
-// at which a call was just cut, unless that was a write and is forgiven.
-func (q *Queue) Put(uid types.UID, k types.NamespacedName, cut bool) bool {
+// and reports whether it did. It adds every target of a slow namespace. Of
+// another namespace it adds only a target whose last call ended with ErrReadCut.
+func (q *Queue) Put(uid types.UID, k types.NamespacedName, last error) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// If the cut was not forgiven, the namespace is slow, or Read has removed the
-	// last write.
-	isForgiven := q.lastWrites[uid] != lastWrite{}
-	if !q.isSlow(q.namespaces[uid]) && (!cut || isForgiven) {
+	if !q.isSlow(q.namespaces[uid]) && !errors.Is(last, ErrReadCut) {
 		return false
 	}
 	n := q.namespace(uid)

@@ -92,7 +92,7 @@ func (q calls) averages(d time.Duration) {
 }
 
 // isSlow reports whether a target waits for a turn of the namespace.
-func (q calls) isSlow(uid types.UID) bool { return q.Put(uid, settings, false) }
+func (q calls) isSlow(uid types.UID) bool { return q.Put(uid, settings, nil) }
 
 // turn takes the turn of a namespace, and makes calls there that are refused after these times. It returns the targets
 // that go back.
@@ -267,7 +267,7 @@ func TestSecondChance(t *testing.T) {
 				call(q)
 				time.Sleep(ms)
 			}
-			if got := q.Put("a", settings, true); got != tc.want || q.isSlow("a") != tc.want {
+			if got := q.Put("a", settings, slow.ErrCut); got != tc.want || q.isSlow("a") != tc.want {
 				t.Errorf("got a wait for a turn %v, want %v", got, tc.want)
 			}
 		}))
@@ -275,7 +275,7 @@ func TestSecondChance(t *testing.T) {
 	t.Run("a read", inVirtualTime(func(t *testing.T, q calls) {
 		quick(q)
 		_ = q.Read(context.Background(), "a", slow.Ordinary, takes(time.Minute, nil))
-		if !q.Put("a", settings, true) {
+		if !q.Put("a", settings, slow.ErrReadCut) {
 			t.Error("got a second chance for a read")
 		}
 	}))
@@ -297,7 +297,7 @@ func TestWrittenEndsSlowness(t *testing.T) {
 	for after, want := range map[time.Duration]bool{0: true, time.Second: true, time.Second + ms: false} {
 		t.Run("after "+after.String(), inVirtualTime(func(t *testing.T, q calls) {
 			q.hang("a", slow.Ordinary)
-			q.Put("a", settings, true)
+			q.Put("a", settings, slow.ErrCut)
 			time.Sleep(after)
 			back := q.Written("a")
 			if got := len(back) == 1 && back[0] == settings; got != want || q.isSlow("a") == want {
@@ -323,7 +323,7 @@ func TestWhatEndsSlowness(t *testing.T) {
 	} {
 		t.Run(name, inVirtualTime(func(t *testing.T, q calls) {
 			q.hang("a", slow.Ordinary)
-			q.Put("a", settings, false)
+			q.Put("a", settings, nil)
 			tc.does(q)
 			if got := q.isSlow("a"); got != tc.waits {
 				t.Errorf("got slow %v, want %v", got, tc.waits)
@@ -349,9 +349,9 @@ func TestShortTurnsHavePrecedence(t *testing.T) {
 		t.Run("a took "+took.String(), inVirtualTime(func(t *testing.T, q calls) {
 			for _, uid := range []types.UID{"a", "b"} {
 				q.hang(uid, slow.Ordinary)
-				q.Put(uid, settings, true)
+				q.Put(uid, settings, slow.ErrCut)
 				if uid == "a" {
-					q.Put(uid, types.NamespacedName{Namespace: "team-a", Name: "other"}, false)
+					q.Put(uid, types.NamespacedName{Namespace: "team-a", Name: "other"}, nil)
 					q.turn(slow.Whole, took)
 				}
 			}
@@ -378,8 +378,8 @@ func TestTurnDecides(t *testing.T) {
 			t.Run(name+"/"+kind, inVirtualTime(func(t *testing.T, q calls) {
 				q.hang("a", slow.Ordinary)
 				other := types.NamespacedName{Namespace: "team-a", Name: "other"}
-				q.Put("a", settings, false)
-				q.Put("a", other, false)
+				q.Put("a", settings, nil)
+				q.Put("a", other, nil)
 				back := q.turn(pace, tc.took...)
 				namespaces, _ := q.Known()
 				if (len(back) == 1 && back[0] == other) != tc.back || (namespaces == 0) != tc.back || q.isSlow("a") == tc.back {
@@ -390,7 +390,7 @@ func TestTurnDecides(t *testing.T) {
 	}
 	t.Run("ordinary calls take as long", inVirtualTime(func(t *testing.T, q calls) {
 		q.hang("a", slow.Ordinary)
-		q.Put("a", settings, false)
+		q.Put("a", settings, nil)
 		q.averages(101 * ms)
 		if back := q.turn(slow.Whole, time.Minute); len(back) != 1 || back[0] != settings {
 			t.Errorf("got %v back, want the target", back)
@@ -405,7 +405,7 @@ func TestTurnsGoByNamespace(t *testing.T) {
 			q.hang(uid, slow.Ordinary)
 		}
 		for _, k := range []string{"a1", "a2", "a1", "b1", "a3", "b2"} {
-			q.Put(types.UID(k[:1]), types.NamespacedName{Name: k}, false)
+			q.Put(types.UID(k[:1]), types.NamespacedName{Name: k}, nil)
 		}
 		var got []string
 		for q.Len() > 0 {
@@ -413,7 +413,7 @@ func TestTurnsGoByNamespace(t *testing.T) {
 			k, _ := q.Next(uid)
 			got = append(got, k.Name)
 			if waiting := q.Len(); k.Name == "b1" { // an event during the work
-				q.Put(uid, types.NamespacedName{Name: "b3"}, false)
+				q.Put(uid, types.NamespacedName{Name: "b3"}, nil)
 				if q.Len() != waiting {
 					t.Error("got a namespace in work twice")
 				}
@@ -445,12 +445,12 @@ func TestPaces(t *testing.T) {
 func TestReadMakesNoNamespaceSlow(t *testing.T) {
 	run(t, func(t *testing.T, q calls) {
 		err := q.Read(t.Context(), "a", slow.Ordinary, takes(time.Minute, nil))
-		if !errors.Is(err, slow.ErrCut) || q.isSlow("a") {
+		if !errors.Is(err, slow.ErrReadCut) || q.isSlow("a") {
 			t.Errorf("got %v and a namespace that is slow %v, want a cut alone", err, q.isSlow("a"))
 		}
 		for range 2 { // in the second turn, too
-			if !q.Put("a", settings, true) {
-				t.Error("got no wait for a turn after a cut")
+			if !q.Put("a", settings, slow.ErrReadCut) {
+				t.Fatal("got no wait for a turn after a cut")
 			}
 			uid, _ := q.Get()
 			k, ok := q.Next(uid)
