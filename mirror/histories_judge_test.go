@@ -389,6 +389,9 @@ func (h *history) judgeDeletion(w *oracle, last *lastSeen, k key, c apitest.Chan
 	if slices.ContainsFunc(h.restores, wasOnItsWay) {
 		return
 	}
+	if (*c.Old).DeletionTimestamp != nil && len(h.restores) > 0 {
+		return // an update: a resourceVersion came again, with finalizers that the controller has not seen
+	}
 	if since := c.At.Sub(last.unwanted[k]); since > lifetime+2*h.latest+10*h.latestDelay {
 		h.found(wrongDeletion, "%v: wanted for %v: %v", k, since, *c.Old)
 	}
