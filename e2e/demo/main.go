@@ -31,16 +31,26 @@ var (
 
 func main() {
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// SIGPIPE comes when nobody reads the output any more: Ctrl-C ends both programs of `make run | tee log`. It would
+	// end this one before it has cleaned up, and so would SIGHUP, when the terminal is closed.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
 	start := tell
 	if *keep {
 		start = play
 	}
-	if err := start(ctx, flag.Args(), os.Stdout); err != nil {
+	if err := start(ctx, flag.Args(), readOrNot{os.Stdout}); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
+}
+
+// readOrNot is output that is no error of the writer when nobody reads it. The controller writes there until its end.
+type readOrNot struct{ io.Writer }
+
+func (w readOrNot) Write(text []byte) (int, error) {
+	_, _ = w.Writer.Write(text)
+	return len(text), nil
 }
 
 func tell(ctx context.Context, _ []string, out io.Writer) (err error) {

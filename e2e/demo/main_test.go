@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,7 +91,12 @@ func TestPlayground(t *testing.T) {
 	p.until(`runs as process \d+ with .*--deletion-grace=5m`)
 	p.shell("kubectl -n mirror-system scale deployment mirror-controller --replicas=0")
 	p.until(`shutting down|Stopped`)
+	p.shell("until kubectl mirror check | grep ': 0 of 0 replicas are ready'; do sleep 0.1; done")
 
+	// Ctrl-C ends both programs of `make run | tee log`.
+	if err := p.reader.Close(); err != nil {
+		t.Error(err)
+	}
 	if err := p.Signal(syscall.SIGINT); err != nil {
 		t.Error(err)
 	}
@@ -104,6 +110,14 @@ func TestPlayground(t *testing.T) {
 	}
 }
 
+func TestPrinted(t *testing.T) {
+	for log, want := range map[string]string{"one\ntwo\n": "It printed last:\n  two", "\n": "It printed nothing."} {
+		if got := printed(log); got != want {
+			t.Errorf("%q: got %q, want %q", log, got, want)
+		}
+	}
+}
+
 // running is a demo in a process of its own.
 type running struct {
 	*testing.T
@@ -111,6 +125,8 @@ type running struct {
 	link string
 	log  string // the file with what it prints
 	read int    // what until has matched so far, in bytes
+
+	reader *os.File // of the pipe into which it prints
 }
 
 // TestMain is the demo where a test starts this program again.
@@ -133,11 +149,19 @@ func startPlayground(t *testing.T, more ...string) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close() // the process has it, too
-	p := &running{T: t, link: folder.File("link"), log: log.Name()}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close() // the process has it, too
+	go func() {
+		_, _ = io.Copy(log, reader) // until one of both ends
+		_ = log.Close()
+	}()
+	p := &running{T: t, link: folder.File("link"), log: log.Name(), reader: reader}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], p.args(more...)...)
 	cmd.Env = append(os.Environ(), folder.Mark(), "DEMO=1")
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout, cmd.Stderr = writer, log
 	if p.Process, err = cluster.Run(cmd); err != nil {
 		t.Fatal(err)
 	}

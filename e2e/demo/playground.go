@@ -183,31 +183,57 @@ func (p *playground) follow(ctx context.Context) (done bool, err error) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, err
 	}
-	wanted := err == nil && *d.Spec.Replicas > 0
+	exists := err == nil
+	wanted := exists && *d.Spec.Replicas > 0
 	if !wanted || d.Generation != p.generation {
 		p.pause, p.due = 0, time.Time{}
 		if err := p.stop(); err != nil {
 			return false, err
 		}
 	}
-	if !wanted || p.controller != nil || time.Now().Before(p.due) {
+	if wanted && p.controller == nil && !time.Now().Before(p.due) {
+		if err := p.start(ctx, d); err != nil {
+			return false, err
+		}
+	}
+	if !exists {
 		return false, nil
 	}
+	return false, p.show(ctx, d)
+}
+
+// start starts the controller that a Deployment describes.
+func (p *playground) start(ctx context.Context, d *appsv1.Deployment) error {
 	installed, err := shipped.Deployed(ctx, p.cluster, d.Namespace, d.Name, *binary)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if p.controller, err = installed.Start(shipped.RunOptions{Log: p.out}); err != nil {
-		return false, err
+		return err
 	}
 	p.generation = d.Generation
 	fmt.Fprintf(p.out, "\nThe controller runs as process %d with %s\n",
 		p.controller.Pid(), strings.Join(installed.Args, " "))
-	// The process stands for the Pods.
-	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: *d.Spec.Replicas,
-		UpdatedReplicas: *d.Spec.Replicas, ReadyReplicas: *d.Spec.Replicas, AvailableReplicas: *d.Spec.Replicas}
-	_, err = deployments.UpdateStatus(ctx, d, metav1.UpdateOptions{})
-	return false, err
+	return nil
+}
+
+// show has the status of the Deployment show its Pods, for all of which the process stands.
+func (p *playground) show(ctx context.Context, d *appsv1.Deployment) error {
+	all, ready := *d.Spec.Replicas, int32(0)
+	if p.controller != nil {
+		ready = all
+	}
+	shown := d.Status
+	if shown.ObservedGeneration == d.Generation && shown.Replicas == all && shown.ReadyReplicas == ready {
+		return nil
+	}
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: all, UpdatedReplicas: all,
+		ReadyReplicas: ready, AvailableReplicas: ready}
+	_, err := p.cluster.Client().AppsV1().Deployments(d.Namespace).UpdateStatus(ctx, d, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) {
+		return nil // somebody has changed the Deployment meanwhile, and it is read again
+	}
+	return err
 }
 
 // notice sets when a controller that has ended by itself is started again.
@@ -219,11 +245,19 @@ func (p *playground) notice() {
 	case <-p.controller.Done():
 		p.pause = min(max(2*p.pause, firstPause), longestPause)
 		p.due = time.Now().Add(p.pause)
-		fmt.Fprintf(p.out, "\nThe controller ended with exit code %d and is started again in %v. It printed last:\n  %s\n",
-			p.controller.PodExitCode(), p.pause, cluster.LastLines(p.controller.Log(), 1))
+		fmt.Fprintf(p.out, "\nThe controller ended with exit code %d and is started again in %v. %s\n",
+			p.controller.PodExitCode(), p.pause, printed(p.controller.Log()))
 		p.controller = nil
 	default:
 	}
+}
+
+// printed returns a sentence about the log of a controller that has ended. One that is killed at once has none.
+func printed(log string) string {
+	if last := cluster.LastLines(log, 1); last != "" {
+		return "It printed last:\n  " + last
+	}
+	return "It printed nothing."
 }
 
 // stop asks the controller to stop if one runs, and waits until it has.
