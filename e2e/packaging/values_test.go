@@ -171,7 +171,8 @@ var renderings = map[string]struct {
 	// The file is empty: all is in the other namespace, and nothing in that of the release.
 	"another-namespace": {values: []string{"--namespace=far-away", `namespaceOverride="mirror-system"`},
 		both: []string{everyValue, "extraObjects=[]"}},
-	"another-name": {values: []string{`nameOverride="other"`}, both: []string{"--show-only=templates/deployment.yaml"}},
+	"another-name":  {values: []string{`nameOverride="other"`}, both: []string{"--show-only=templates/deployment.yaml"}},
+	"longest-grace": {values: []string{`deletionGrace="23h60m"`}},
 	// 1.30 is the first version with the policies, also as providers name their versions.
 	"oldest-kubernetes": {values: []string{"--kube-version=v1.30.0-eks-1234"}},
 
@@ -231,6 +232,10 @@ func TestValuesThatAreRefused(t *testing.T) {
 		`serviceAccount.name="a'b"`:    {"/serviceAccount/name", pattern},
 		`serviceAccount.create=false`:  {"/serviceAccount/name", "minLength"},
 		`namespaceOverride="My"`:       {"/namespaceOverride", pattern},
+		`deletionGrace="25h"`:          {"deletionGrace: 25h: must be 24h at most"},
+		`deletionGrace="23h60m1s"`:     {"deletionGrace: 23h60m1s: must be"},
+		`deletionGrace="86400001ms"`:   {"deletionGrace: 86400001ms: must be"},
+		`deletionGrace="1d"`:           {"/deletionGrace", pattern},
 		`extraArgs=["--$(FLAG)"]`:      {"/extraArgs/0", pattern},
 		`extraArgs=["--v","2"]`:        {"/extraArgs/1", pattern},
 		`extraArgs=["--instance"]`:     {"extraArgs: --instance: set the value instance"},

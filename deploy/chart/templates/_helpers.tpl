@@ -131,6 +131,11 @@ the kernel has to kill. It is left to extraEnv if that has it, for a name may st
 {{- if and .Values.allNamespaces .Values.namespacePrefixes }}
 {{- fail "namespacePrefixes and allNamespaces=true: set one of the two" }}
 {{- end }}
+{{- /* No pattern adds up 23h61m. The difference between a time and that time with the grace added does. */}}
+{{- $now := now }}
+{{- if gt ((mustDateModify .Values.deletionGrace $now).Sub $now).Hours 24.0 }}
+{{- printf "deletionGrace: %s: must be 24h at most" .Values.deletionGrace | fail }}
+{{- end }}
 {{- $values := dict "namespace-prefix" "namespacePrefixes" "all-namespaces" "allNamespaces" "namespace-selector" "namespaceSelector"
   "exclude-namespace" "excludeNamespaces" "copy-label" "copyLabels" "copy-annotation" "copyAnnotations" "mirror-label" "mirrorLabel"
   "instance" "instance" "leader-elect" "leaderElection.enabled" "leader-elect-resource-name" "fullnameOverride"
