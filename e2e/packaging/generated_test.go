@@ -12,6 +12,7 @@ import (
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"gotest.tools/v3/golden"
 	batchv1 "k8s.io/api/batch/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -202,6 +203,21 @@ func TestExampleLinksAlerts(t *testing.T) {
 				t.Errorf("the link is %s, want %s", got, want)
 			}
 		})
+	}
+}
+
+// TestExampleTakesAnotherPort renders the overlay that users copy with the patch of the manual, for an API server that
+// has another port.
+func TestExampleTakesAnotherPort(t *testing.T) {
+	patch := manual.Find(t, "deploy/docs/install.md", "NetworkPolicy").Text
+	policy := example[networkingv1.NetworkPolicy](t, "NetworkPolicy", "patches:\n", "patches:\n"+patch,
+		"# - ../components/network-policy", "- ../deploy/components/network-policy")
+	var ports []string
+	for _, port := range policy.Spec.Egress[0].Ports {
+		ports = append(ports, string(*port.Protocol)+" "+port.Port.String())
+	}
+	if want := []string{"TCP 443", "TCP 6443", "TCP 8443"}; !slices.Equal(ports, want) {
+		t.Errorf("got the ports %q, want %q", ports, want)
 	}
 }
 
