@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/plugin"
 	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
@@ -100,10 +101,49 @@ func TestChartInstalls(t *testing.T) {
 	w.testAsTheChart()
 	policies.Sh(w.World, w.advice("Publish a first source"))
 	w.WaitInSync(w.Live(w.Home, "hello"), w.NS("a"), w.NS("b"))
-	policies.Sh(w.World, w.advice("To delete the copies too"))
+	w.Stop(p)
+	policies.Sh(w.World, purging(w.advice("Beside other installations")))
+	w.WaitGone("hello", w.NS("a"), w.NS("b"))
+	policies.Sh(w.World, "kubectl scale deployment "+w.FullName+" -n "+w.Namespace+" --replicas=1")
+	p = w.Start()
+	w.WaitInSync(w.Live(w.Home, "hello"), w.NS("a"), w.NS("b"))
+	policies.Sh(w.World, w.advice("Other installations that mirror these"))
 	w.WaitGone("hello", w.NS("a"), w.NS("b"))
 	w.Stop(p)
 	w.run("uninstall", w.Namespace)
+}
+
+// purging returns commands among which the plug-in, which is not on the path, deletes copies and does not ask.
+func purging(commands string) string {
+	return withPlugin(strings.ReplaceAll(commands, "kubectl mirror purge", "kubectl mirror purge --yes"))
+}
+
+// withPlugin returns commands that find the plug-in, which is not on the path.
+func withPlugin(commands string) string {
+	return strings.ReplaceAll(commands, "kubectl mirror ", plugin.Program()+" ")
+}
+
+// TestDocsRemoveOneOfSeveral removes, by the commands of the manual, one of two installations that mirror one source.
+// Its copy is deleted, and the other's is not touched.
+func TestDocsRemoveOneOfSeveral(t *testing.T) {
+	t.Parallel()
+	w := &charted{plugin.NewInstalled(t, "blue", "green", "blue"), newHelm(t)}
+	w.World.Start("--exclude-namespace=" + w.NS("blue"))
+	w.run("install", w.Namespace, suite.Deployed("chart"), "--create-namespace", "--set=mirrorLabel="+w.Label,
+		"--set=instance=blue", "--set=namespacePrefixes={"+w.NS("blue")+"}")
+	blue := w.Start()
+	w.WaitInSync(w.CreateSource(w.Home, "settings"), w.NS("green"))
+	w.Await("the installation to be removed has its copy", func() bool {
+		return len(w.Having([]string{w.NS("blue")}, "settings")) == 1
+	})
+	others := w.Copies("settings", w.NS("green"))
+	w.Stop(blue)
+	commands := manual.Commands(t, "deploy/docs/operate.md", "--controller=mirror-blue\n", "mirror-blue", w.Namespace)
+	policies.Sh(w.World, purging(commands))
+	w.WaitGone("settings", w.NS("blue"))
+	w.run("uninstall", w.Namespace)
+	w.Settle(w.NS("green"))
+	w.Untouched(others...)
 }
 
 // testAsTheChart runs what `helm test` would run, as the account that it would make: all is checked, no permission is

@@ -172,6 +172,13 @@ func (w *Installed) Start() *shipped.Process {
 	return p
 }
 
+// Stop stops the controller, and has the Deployment report no Pod ready.
+func (w *Installed) Stop(p *shipped.Process) {
+	w.Helper()
+	w.World.Stop(p)
+	w.report(0)
+}
+
 // report sets how many Pods of the Deployment are ready, in place of the controllers that this cluster does without.
 func (w *Installed) report(ready int) {
 	w.Helper()
