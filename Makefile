@@ -27,6 +27,10 @@ HISTORIES_SEED ?= 1
 HISTORIES_ACTS ?=
 # From which seed `make soak` plays histories and storm. Empty: a new one each time.
 SOAK_SEED ?=
+# Whose code `make mutants` breaks, such as PKG="mirror/plan mirror/internal/...", and which mutants: those whose names
+# contain a text, or the one of this name.
+PKG ?= mirror/plan
+MUTANTS ?=
 unexport HISTORIES HISTORIES_SEED HISTORIES_ACTS # make unit plays fewer, without delays
 # The image that `make image` builds, for which architecture, with what (docker, podman, buildah; empty: the first that
 # works), on which image of Go (empty: as the Dockerfile says), and other arguments for the builder.
@@ -121,6 +125,12 @@ race: ## Unit tests with the race detector, on one core each
 	$(COMPILE) .. -- -race -test ./...
 	@# Not those whose load takes minutes then, or that measure memory: other tests run the same code.
 	CGO_ENABLED=1 go test -timeout 60m -race -cpu 1 -skip 'TestC63ThousandsHang|TestC64|TestC80|TestC81|TestC87' ./...
+
+.PHONY: mutants
+mutants: ## Break each condition, statement and constant of PKG=mirror/plan, and print what no test notices
+	$(COMPILE) .. -- -test ./...
+	@# From the environment, for names have quotes.
+	go run ./mirror/apitest/mutants/run -tests ./... -only "$$MUTANTS" $(PKG:%=./%)
 
 .PHONY: histories
 histories: ## Random histories of the controller in virtual time, with delays between any two statements

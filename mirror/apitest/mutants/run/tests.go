@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mirror-controller/mirror-controller/mirror/apitest/mutants"
+)
+
+const (
+	// firstTests is for how long the first process for a mutant runs tests, about,
+	// and growth is how many times as long each further one does.
+	firstTests = 2 * time.Second
+	growth     = 5
+	// A process has this long, and slowness times what its tests took alone: the
+	// machine may have become busy.
+	patience = 10 * time.Second
+	slowness = 10
+	// maxMemory is how many KiB of addresses a process can have: an endless loop
+	// may append for ever.
+	maxMemory = 8 << 20
+)
+
+// tests is the program with the tests of a package.
+type tests struct {
+	program, dir string
+	patience     time.Duration
+	all          []*test
+
+	mu    sync.Mutex
+	kills map[string]map[*test]int // how many mutants a test noticed, by their place
+}
+
+type test struct {
+	name    string
+	took    time.Duration
+	reaches map[int]bool // mutants that make a difference to it
+}
+
+// test has the tests of a package look for the mutants that are alive.
+func (c *check) test(p listed) error {
+	if len(c.alive) == 0 {
+		return nil
+	}
+	t := &tests{dir: p.Dir, patience: c.patience, kills: map[string]map[*test]int{}}
+	t.program = filepath.Join(c.out, "program.test")
+	if err := os.Remove(t.program); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	overlay := filepath.Join(c.out, "overlay.json")
+	build := exec.Command("go", "test", "-c", "-o", t.program, "-overlay", overlay, p.ImportPath)
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, output)
+	}
+	if _, err := os.Stat(t.program); err != nil {
+		return nil // there are no tests
+	}
+	if err := t.runAlone(c.out, c.processes); err != nil {
+		return err
+	}
+	before := len(c.alive)
+	isSingle := before == 1
+	c.print("%s has %d tests", p.ImportPath, len(t.all))
+	var group errgroup.Group
+	group.SetLimit(c.processes)
+	for _, number := range slices.Sorted(maps.Keys(c.alive)) {
+		group.Go(func() error {
+			r := t.find(number, c.mutants[number].place)
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			if isSingle {
+				fmt.Fprintln(c.stdout, r.output)
+			}
+			if r.isReached {
+				c.reached[number] = true
+			}
+			if r.isKilled {
+				delete(c.alive, number)
+			}
+			if r.isLate {
+				c.late++
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	c.print("%s killed %d mutants of %d", p.ImportPath, before-len(c.alive), before)
+	return err
+}
+
+// runAlone runs each test alone, without a mutation, to see which ones would make
+// a difference to it.
+func (t *tests) runAlone(out string, processes int) error {
+	output, err := t.process(context.Background(), "", "-test.list", "^(Test|Example|Fuzz)")
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, output)
+	}
+	var group errgroup.Group
+	group.SetLimit(processes)
+	for name := range strings.FieldsSeq(output) {
+		one := &test{name: name, reaches: map[int]bool{}}
+		t.all = append(t.all, one)
+		group.Go(func() error {
+			reached := filepath.Join(out, name+".reached")
+			if err := os.WriteFile(reached, nil, 0o644); err != nil {
+				return err
+			}
+			began := time.Now()
+			setting := mutants.ReachedVariable + "=" + reached
+			output, err := t.process(context.Background(), setting, "-test.run", "^"+name+"$")
+			if err != nil {
+				return fmt.Errorf("%s without a mutation: %w\n%s", name, err, output)
+			}
+			one.took = time.Since(began)
+			numbers, err := os.ReadFile(reached)
+			for number := range strings.FieldsSeq(string(numbers)) {
+				n, _ := strconv.Atoi(number)
+				one.reaches[n] = true
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// result is what the tests show about a mutant.
+type result struct {
+	isReached, isKilled, isLate bool
+	output                      string
+}
+
+// find runs the tests to which a mutant makes a difference, until one fails. Those
+// come first that noticed its neighbors, and those that are quick.
+func (t *tests) find(number int, place string) (r result) {
+	var left []*test
+	for _, one := range t.all {
+		if one.reaches[number] {
+			left = append(left, one)
+		}
+	}
+	r.isReached = len(left) > 0
+	t.mu.Lock()
+	kills := maps.Clone(t.kills[place])
+	t.mu.Unlock()
+	slices.SortStableFunc(left, func(a, b *test) int {
+		return cmp.Or(kills[b]-kills[a], cmp.Compare(a.took, b.took))
+	})
+	for atATime := time.Duration(firstTests); len(left) > 0 && !r.isKilled; atATime *= growth {
+		var took time.Duration
+		var names []string
+		n := 0
+		for n == 0 || n < len(left) && took+left[n].took < atATime {
+			took += left[n].took
+			names = append(names, left[n].name)
+			n++
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), t.patience+slowness*took)
+		output, err := t.process(ctx, mutants.ActiveVariable+"="+strconv.Itoa(number),
+			"-test.failfast", "-test.run", "^("+strings.Join(names, "|")+")$")
+		r.isLate = ctx.Err() != nil
+		cancel()
+		r.output += output
+		r.isKilled = err != nil
+		t.count(place, left[:n], output)
+		left = left[n:]
+	}
+	return r
+}
+
+// count counts the test that failed.
+func (t *tests) count(place string, ran []*test, output string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, one := range ran {
+		if strings.Contains(output, "--- FAIL: "+one.name+" ") {
+			if t.kills[place] == nil {
+				t.kills[place] = map[*test]int{}
+			}
+			t.kills[place][one]++
+		}
+	}
+}
+
+// process runs the program on one core: so does each other one.
+func (t *tests) process(ctx context.Context, setting string, args ...string) (string, error) {
+	script := fmt.Sprintf(`ulimit -v %d 2>/dev/null; exec "$@"`, maxMemory)
+	command := []string{"-c", script, "sh", t.program, "-test.cpu", "1"}
+	cmd := exec.CommandContext(ctx, "sh", append(command, args...)...)
+	cmd.Dir = t.dir
+	cmd.Env = append(os.Environ(), setting)
+	cmd.WaitDelay = time.Second // what a test has started may hold the output open
+	var buffer bytes.Buffer
+	cmd.Stdout = &buffer
+	cmd.Stderr = &buffer
+	err := cmd.Run()
+	return buffer.String(), err
+}
