@@ -111,10 +111,15 @@ func TestPlayground(t *testing.T) {
 }
 
 func TestPrinted(t *testing.T) {
-	for log, want := range map[string]string{"one\ntwo\n": "It printed last:\n  two", "\n": "It printed nothing."} {
-		if got := printed(log); got != want {
-			t.Errorf("%q: got %q, want %q", log, got, want)
-		}
+	for name, tc := range map[string]struct{ log, want string }{
+		"lines":   {"one\ntwo\n", "It printed last:\n  two"},
+		"nothing": {"\n", "It printed nothing."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := printed(tc.log); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
 	}
 }
 
