@@ -178,6 +178,7 @@ NODE_LACKS = if test "$$(uname -s)" != Linux || test "$$(id -u)" != 0; then echo
 .PHONY: e2e-node
 e2e-node: node-programs build bin/helm ## Tests of the image and the Deployment on a real node in namespaces of its own; needs Linux and root
 	$(BUILD) etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl
+	$(GO_TEST) -n . ./node -- $(E2E_ARGS)
 	cd e2e/node && $(ALONE) go test -timeout 120m -count=1 -v $(E2E_ARGS) # without a package it prints while it runs
 
 .PHONY: node-programs

@@ -36,6 +36,22 @@ func TestCommandsOfContributors(t *testing.T) {
 	}
 }
 
+// TestMakeRunsEachPackage finds each package of e2e that has tests in the
+// Makefile. Those of the other module are `./...` there.
+func TestMakeRunsEachPackage(t *testing.T) {
+	folders, err := testnames.Folders("..")
+	if err != nil || len(folders) == 0 {
+		t.Fatal("no package has tests:", err)
+	}
+	makefile := manual.Read(t, "Makefile")
+	for _, folder := range folders {
+		name := strings.TrimPrefix(folder, "./")
+		if !regexp.MustCompile(`(?m)^\t.*(\./|e2e/)` + name + `\b`).MatchString(makefile) {
+			t.Errorf("no target runs the tests in e2e/%s", name)
+		}
+	}
+}
+
 var (
 	// inBlock is a command in a block, up to a comment or another command.
 	inBlock = regexp.MustCompile(`(?m)^(?:\$ )?((?:make|go test)\b[^#&\n]*)`)
