@@ -42,7 +42,9 @@ func (h *history) now(flags *Options) *oracle {
 // they keep from being right.
 func (h *history) compare(atRest bool) {
 	synctest.Wait()
-	if !atRest && (len(h.faults.Load().interrupted) > 0 || !h.leader.Synced()) {
+	wasInterrupted := h.rare.interrupted.Load() && h.sinceWatchEnded() < 2*time.Minute
+	isInterrupted := len(h.faults.Load().interrupted) > 0 || wasInterrupted
+	if !atRest && (isInterrupted || !h.leader.Synced()) {
 		return // the controller works with what it saw before
 	}
 	w, faults, known := h.now(h.options), h.faults.Load(), h.leader.targetStates()
@@ -614,14 +616,18 @@ func (h *history) lastRemarks(from time.Time) (last map[[2]string]remark, newest
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	last, newest = map[[2]string]remark{}, map[key]string{}
-	tookOver := h.terms[len(h.terms)-1].began
 	for _, e := range h.events {
-		isOfFormer := e.by != h.leader && e.at.After(tookOver) // which has not noticed yet that it leads no longer
-		if !e.at.Before(from) && e.reason != plan.ReasonRestored && !isOfFormer {
+		if !e.at.Before(from) && e.reason != plan.ReasonRestored && !h.isOfFormer(e) {
 			last[[2]string{e.about.String(), e.reason}], newest[e.about] = e, e.reason
 		}
 	}
 	return last, newest
+}
+
+// isOfFormer reports whether a former leader sent an event after the takeover: it had not noticed yet that it led no
+// longer.
+func (h *history) isOfFormer(e remark) bool {
+	return e.by != h.leader && e.at.After(h.terms[len(h.terms)-1].began)
 }
 
 // compareEvents: at rest, the events that are repeated are those of a process that knows nothing of the past. They are
@@ -647,8 +653,8 @@ func (h *history) compareEvents() {
 		}
 	}
 	for k, cm := range w.configMaps {
-		ns := w.namespaces[k.Namespace]
-		if ns == nil || isGoing(ns) || !w.asksToBeMirrored(cm) || h.isRemembered(w, cm.Name) { // no event is possible there
+		ns := w.namespaces[k.Namespace] // in one that goes no event is possible
+		if ns == nil || isGoing(ns) || !w.asksToBeMirrored(cm) || remembered[cm.Name] || h.isRemembered(w, cm.Name) {
 			delete(newest, k)
 			continue
 		}

@@ -53,9 +53,11 @@ var rareActs = []act{
 
 // rareState is what a history remembers of its rare acts.
 type rareState struct {
-	others     atomic.Int32 // other controllers that run
-	losing     atomic.Bool  // a watch loses events, or is interrupted
-	slowEvents atomic.Bool  // events have failed or taken long
+	others atomic.Int32 // other controllers that run
+	losing atomic.Bool  // a watch loses events, or is interrupted
+	// interrupted is set when a watch has been interrupted.
+	interrupted atomic.Bool
+	slowEvents  atomic.Bool // events have failed or taken long
 }
 
 // Keys of faults that concern events, and not requests.
@@ -215,6 +217,7 @@ func (h *history) interruptWatch() string {
 	if h.sinceWatchEnded() < 70*time.Second || !h.rare.losing.CompareAndSwap(false, true) {
 		return "nothing"
 	}
+	h.rare.interrupted.Store(true)
 	resource := pick(h, cache.Resources...)
 	way := pick(h, slices.Sorted(maps.Keys(apitest.Interruptions))...)
 	lasts := pick(h, h.pause(10), h.pause(10), 6*time.Minute)
@@ -401,7 +404,7 @@ func (h *history) eventsAbout(k key) (events []runtime.Object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, e := range h.events {
-		if e.about != k || time.Since(e.at) >= time.Hour {
+		if e.about != k || time.Since(e.at) >= time.Hour || h.isOfFormer(e) {
 			continue
 		}
 		kind := corev1.EventTypeWarning
