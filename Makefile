@@ -356,11 +356,13 @@ vuln: ## Find known vulnerabilities in the code that the programs call
 # The modules whose code is ours; those of tools name what they build.
 MODULES := . e2e
 .PHONY: lint
-lint: bin/golangci-lint ## golangci-lint, actionlint, tidy modules
+lint: bin/golangci-lint ## golangci-lint, actionlint, tidy modules, links and commands of the docs, rows of tests
 	cd e2e/tools && $(RELEASED) -o $(CURDIR)/bin/ github.com/rhysd/actionlint/cmd/actionlint
 	@# Not of tools: that takes what tests of their dependencies import, minutes of downloads.
 	@set -ex; for module in $(MODULES); do (cd $$module && go mod tidy -diff && $(CURDIR)/bin/golangci-lint run); done
 	bin/actionlint
+	@# Those of alerts and dashboard take promtool.
+	$(GO_TEST) . ./checks -- -count=1 -skip 'TestAlerts|TestDashboard'
 
 .PHONY: clean
 clean: ## Remove what was built here; the control plane in the cache folder stays
