@@ -63,25 +63,27 @@ func TestC78MutatingPolicy(t *testing.T) {
 	stampConfigMaps(w)
 	w.WaitInSync(w.CreateSource(w.Home, "from-the-start"), a, b)
 	for _, name := range []string{"later", "from-the-start"} {
-		source := w.Edit(w.Home, name, suite.WithKey("key", "two"))
-		w.WaitInSync(source, a, b)
-		for _, damage := range []suite.Option{suite.WithKey("key", "edited"), suite.WithoutLabel(w.Label)} {
-			w.Edit(a, name, damage)
-			w.WaitInSync(source, a)
-		}
-		w.Delete(b, name)
-		w.WaitInSync(source, a, b)
-		w.ExpectQuiet(name, a, b)
-		for _, cm := range w.Copies(name, a, b) {
-			if cm.Labels[stamp] == "" {
-				t.Errorf("the copy in %s lacks the label of the policy", cm.Namespace)
+		w.Row(name, func(w *suite.World) {
+			source := w.Edit(w.Home, name, suite.WithKey("key", "two"))
+			w.WaitInSync(source, a, b)
+			for _, damage := range []suite.Option{suite.WithKey("key", "edited"), suite.WithoutLabel(w.Label)} {
+				w.Edit(a, name, damage)
+				w.WaitInSync(source, a)
 			}
-		}
-		w.WaitEvent(w.Home, name, plan.ReasonMirrored)
-		for reason, n := range w.Reasons(w.Home, name) {
-			if reason != plan.ReasonMirrored {
-				t.Errorf("%s was reported %d times", reason, n)
+			w.Delete(b, name)
+			w.WaitInSync(source, a, b)
+			w.ExpectQuiet(name, a, b)
+			for _, cm := range w.Copies(name, a, b) {
+				if cm.Labels[stamp] == "" {
+					w.Errorf("the copy in %s lacks the label of the policy", cm.Namespace)
+				}
 			}
-		}
+			w.WaitEvent(w.Home, name, plan.ReasonMirrored)
+			for reason, n := range w.Reasons(w.Home, name) {
+				if reason != plan.ReasonMirrored {
+					w.Errorf("%s was reported %d times", reason, n)
+				}
+			}
+		})
 	}
 }
