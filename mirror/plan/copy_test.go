@@ -210,9 +210,13 @@ func TestC71DiffersInOthersAlone(t *testing.T) {
 		"it is a source":         {foreign(theirs), plantest.Source("team-a", "settings", theirs), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			liveBefore := tc.live.DeepCopy()
-			if got := r.DiffersInOthersAlone(tc.live, stripped(r, tc.have)); got != tc.want {
+			have := stripped(r, tc.have)
+			liveBefore, haveBefore := tc.live.DeepCopy(), have.DeepCopy()
+			if got := r.DiffersInOthersAlone(tc.live, have); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
+			}
+			if !reflect.DeepEqual(have, haveBefore) {
+				t.Errorf("C39: got what is in the cache changed to %v, want %v", have, haveBefore)
 			}
 			if !reflect.DeepEqual(tc.live, liveBefore) {
 				t.Errorf("got the argument changed to %v, want %v", tc.live, liveBefore)

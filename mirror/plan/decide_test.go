@@ -85,13 +85,16 @@ func TestDecideAboutACopy(t *testing.T) {
 	r := testRules()
 	src := plantest.Source("platform", "settings")
 	reserved := plantest.Source("platform", "kube-root-ca.crt")
+	longest := plantest.Source(strings.Repeat("n", 63), longName)
 	byPhase, byTime := plantest.Terminating("team-a"), plantest.Terminating("team-a")
 	byPhase.DeletionTimestamp, byTime.Status.Phase = nil, corev1.NamespaceActive
 	have := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Copy(r, src, "team-a", o...) }
 	frozen := plantest.Source("platform", "settings", plantest.Annotation(PrefixAnnotation, "Team"))
 	tenant := plantest.Source("team-b", "settings", plantest.CreatedAt(1), plantest.Data("key", "theirs"))
 	checkDecisions(t, r, map[string]decision{
-		"in sync":                          {sources: cms(src), have: have(), state: StateSynced},
+		"in sync": {sources: cms(src), have: have(), state: StateSynced},
+		"C09 the longest key": {sources: cms(longest), have: plantest.Copy(r, longest, "team-a"),
+			state: StateSynced},
 		"C05 reserved name":                {sources: cms(reserved)},
 		"C05 a copy under a reserved name": {sources: cms(reserved), have: plantest.Copy(r, reserved, "team-a")},
 		"C76 being deleted": {sources: cms(src), have: have(plantest.Deleting, plantest.Finalizer), state: StateForeign,
@@ -113,6 +116,7 @@ func TestDecideAboutACopy(t *testing.T) {
 			state: StateFrozen, behind: "team-b"},
 		"C31 frozen, a free place":       {sources: cms(frozen, tenant), op: OpCreate, owner: "team-b"},
 		"C41 namespace not in the cache": {absent: true, have: have()},
+		"C41 the same, wanted":           {absent: true, have: have(), sources: cms(src)},
 		"C43 label removed, unwanted":    {have: have(plantest.Without(DefaultLabel))},
 	})
 }
@@ -169,7 +173,8 @@ func TestDecideAboutAForeignObject(t *testing.T) {
 			have: tenant, state: StateForeign, owner: "platform", note: "another source of this name is there"},
 		"C06 copy of another namespace": {sources: cms(src), have: ours(elsewhere), state: StateForeign, adoptable: true,
 			note: "a foreign ConfigMap of this name is there"},
-		"C06 the same, unwanted": {have: ours(elsewhere)},
+		"C06 the same, unwanted":                    {have: ours(elsewhere)},
+		"C06 copy of another name in the namespace": {have: ours(plantest.Annotation(CopyAnnotation, "team-a/other"))},
 		"C02 a copy asks for nothing": {
 			sources: cms(plantest.Copy(r, src, "team-b", plantest.Label(DefaultLabel, SourceValue)))},
 		"C07 no possible source":       {have: ours(plantest.Annotation(SourceAnnotation, "Platform/settings"))},
@@ -231,6 +236,10 @@ func TestDecideAboutAnUnwantedCopy(t *testing.T) {
 	checkScope(t, r, ExcludedName, map[string]decision{
 		"C44 target out of scope":       {sources: cms(src), ns: outOfScope, have: clone},
 		"C50 clone, its source is gone": {ns: outOfScope, have: clone},
+	})
+	excluded := plantest.Namespace("team-x1")
+	checkScope(t, r, ExcludedExplicitly, map[string]decision{
+		"C44 target is excluded": {sources: cms(src), ns: excluded, have: plantest.Copy(r, src, "team-x1")},
 	})
 }
 

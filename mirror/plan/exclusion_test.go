@@ -64,6 +64,43 @@ func TestExclusion(t *testing.T) {
 	}
 }
 
+// TestStillHolds: the reason why no source claims a copy may have ended, or be
+// another one.
+func TestStillHolds(t *testing.T) {
+	r := testRules()
+	ns := plantest.Namespace("team-a")
+	const narrow = `mirror-controller.github.io/namespace-prefix="team-b"`
+	narrowed := plantest.Source("platform", "settings", plantest.Annotation(PrefixAnnotation, "team-b"))
+	for name, tc := range map[string]struct {
+		why    Unclaimed
+		source *corev1.ConfigMap
+		ns     *corev1.Namespace
+		want   bool
+	}{
+		"the source is gone":          {Unclaimed{Rule: SourceGone}, nil, ns, true},
+		"the source is back":          {Unclaimed{Rule: SourceGone}, plantest.Source("platform", "settings"), ns, false},
+		"narrowed":                    {Unclaimed{ExcludedByPrefix, narrow}, narrowed, ns, true},
+		"narrowed, now gone":          {Unclaimed{ExcludedByPrefix, narrow}, nil, ns, false},
+		"narrowed by another value":   {Unclaimed{ExcludedByPrefix, "another"}, narrowed, ns, false},
+		"widened":                     {Unclaimed{Rule: ExcludedByPrefix}, plantest.Source("platform", "settings"), ns, false},
+		"narrowed, at another target": {Unclaimed{ExcludedByPrefix, narrow}, narrowed, plantest.Namespace("team-b"), false},
+		"opted out": {Unclaimed{Rule: ExcludedByOptOut}, narrowed,
+			plantest.Namespace("team-a", DefaultLabel, OptOutValue), true},
+		"opted in":               {Unclaimed{Rule: ExcludedByOptOut}, narrowed, ns, false},
+		"the namespace selector": {Unclaimed{Rule: ExcludedByNamespaceSelector}, narrowed, ns, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s *Source
+			if tc.source != nil {
+				s = r.ParseSource(tc.source)
+			}
+			if got := r.StillHolds(tc.why, s, tc.ns); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestEachExclusionHasTexts: a rule that is added has a cause and a remedy.
 func TestEachExclusionHasTexts(t *testing.T) {
 	r := testRules()

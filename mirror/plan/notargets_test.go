@@ -21,6 +21,10 @@ func TestC73WithoutTarget(t *testing.T) {
 		"a target": {func(*Options) {}, ""},
 		"a prefix of no namespace": {func(o *Options) { o.NamespacePrefixes = []string{"teem-"} },
 			"No namespace is a target: no namespace begins with teem-"},
+		"none of all": {func(o *Options) {
+			o.AllNamespaces, o.NamespacePrefixes = true, nil
+			o.ExcludeNamespaces = []string{"team-*", "web-*"}
+		}, "No namespace is a target: there is no namespace, apart from those that --exclude-namespace names"},
 		"a selector of no namespace with the prefix": {func(o *Options) { o.NamespaceSelector = "tier=gold" },
 			"match --namespace-selector=tier=gold"},
 	} {
@@ -68,8 +72,13 @@ func TestC55ExplainExcluded(t *testing.T) {
 			out + "the namespace has the label mirror=false", "remove that label"},
 		"its end": {plantest.Source("platform", "s"), []*corev1.Namespace{ending, other},
 			out + "the namespace is being deleted", another},
+		"an opt-out, and its end": {plantest.Source("platform", "s"), []*corev1.Namespace{optedOut, ending},
+			out + "the namespace has the label mirror=false", "remove that label"},
 		"its end, and an opt-out": {plantest.Source("platform", "s"), []*corev1.Namespace{ending, optedOut},
 			out + "the namespace has the label mirror=false", "remove that label"},
+		"an opt-out, and its prefix": {plantest.Source("platform", "s", prefix), []*corev1.Namespace{optedOut, b},
+			out + `the source's annotation mirror-controller.github.io/namespace-prefix="team-a" rules the namespace out`,
+			"correct the annotation namespace-prefix"},
 		"C05 a reserved name": {plantest.Source("platform", "kube-root-ca.crt"), []*corev1.Namespace{a, b},
 			out + "another controller writes a ConfigMap of this name into every namespace", "give the source another name"},
 		"C31 frozen": {plantest.Source("platform", "s", plantest.Annotation(PrefixAnnotation, "Team")),

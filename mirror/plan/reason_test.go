@@ -24,6 +24,8 @@ func TestWhyACopyIsWritten(t *testing.T) {
 	handedOver := func(o ...plantest.Option) *corev1.ConfigMap {
 		return plantest.ConfigMap("team-a", "settings", append(o, plantest.Annotation(AdoptAnnotation, AdoptValue))...)
 	}
+	copying := testRules(func(o *Options) { o.CopyLabels = []string{"app"} })
+	web := plantest.Source("platform", "settings", plantest.Label("app", "web"))
 	theirs := plantest.Copy(r, plantest.Source("team-b", "settings"), "team-a")
 	for name, tc := range map[string]struct {
 		source, have  *corev1.ConfigMap
@@ -45,7 +47,12 @@ func TestWhyACopyIsWritten(t *testing.T) {
 			"the copy was edited" + again},
 		"immutable, other metadata": {fixed, plantest.Copy(r, fixed, "team-a", unmanaged, large), false, "metadata",
 			edits},
-		"the source changed":              {changed, have(), false, "", "the source has changed"},
+		"the source changed": {changed, have(), false, "", "the source has changed"},
+		"the source changed, also what is copied": {changed, plantest.Copy(copying, web, "team-a"), false, "",
+			"the source has changed"},
+		"list of copied forged, checksum removed": {src, have(plantest.Annotation(CopiedAnnotation, "x"),
+			plantest.Without(ChecksumAnnotation)), false, "metadata", edits},
+		"an old copy is put back":         {changed, have(), true, "edited", "the source has changed"},
 		"edited, then the source changed": {changed, have(edited), false, "edited", "the copy was edited"},
 		"taken over": {src, theirs, false, "",
 			"it is a copy of team-b/settings, whose place the source takes"},

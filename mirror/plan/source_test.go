@@ -90,6 +90,40 @@ func TestC31MalformedAnnotations(t *testing.T) {
 	}
 }
 
+// TestHold names the annotation that holds targets, and the remedy.
+func TestHold(t *testing.T) {
+	const isPaused = `mirror-controller.github.io/paused="true"`
+	const isRollout = `mirror-controller.github.io/rollout="tier=canary"`
+	paused := plantest.Annotation(PausedAnnotation, "true")
+	rollout := plantest.Annotation(RolloutAnnotation, "tier=canary")
+	for name, tc := range map[string]struct {
+		options            []plantest.Option
+		heldBy, by, remedy string
+	}{
+		"none":    {nil, "", "", "remove the annotation"},
+		"paused":  {[]plantest.Option{paused}, "paused", isPaused, "remove the annotation"},
+		"rollout": {[]plantest.Option{rollout}, "rollout", isRollout, "remove the annotation"},
+		"both": {[]plantest.Option{paused, rollout}, "paused", isPaused + ", which wins over " + isRollout,
+			"remove both annotations"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := testRules().ParseSource(plantest.Source("platform", "settings", tc.options...))
+			by, remedy := s.Hold()
+			if s.HeldBy() != tc.heldBy || by != tc.by || remedy != tc.remedy {
+				t.Errorf("got %q, %q, %q, want %q, %q, %q", s.HeldBy(), by, remedy, tc.heldBy, tc.by, tc.remedy)
+			}
+		})
+	}
+}
+
+// TestSourceBytes counts keys and values: each copy takes as much of etcd.
+func TestSourceBytes(t *testing.T) {
+	cm := plantest.ConfigMap("platform", "settings", plantest.Data("ab", "c"), plantest.BinaryData("de", 0, 1, 2))
+	if got := testRules().ParseSource(cm).Bytes; got != 8 {
+		t.Errorf("got %d bytes, want 8", got)
+	}
+}
+
 // TestC03NewViewSorts the same sources in many orders: the winner depends on the cluster alone. No label makes a
 // namespace that the flags allow by name one of the platform (C51).
 func TestC03NewViewSorts(t *testing.T) {

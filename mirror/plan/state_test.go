@@ -1,6 +1,9 @@
 package plan
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestStates writes out what each state means to users.
 func TestStates(t *testing.T) {
@@ -34,12 +37,21 @@ func TestStates(t *testing.T) {
 			}
 			owned := 0
 			if want.target && state != StateSuperseded {
-				owned = 3
+				owned = 1
 			}
 			counts := Counts{}
-			counts[state] = 3
+			counts[state] = 1
 			if got := counts.Targets(); got != owned {
 				t.Errorf("got %d targets owned, want %d", got, owned)
+			}
+			if counts.IsWithoutTargets() == want.target {
+				t.Errorf("got that one such target is none: %v", want.target)
+			}
+			if got, want := EventAnnotation(state), "mirror-controller.github.io/"+want.name; got != want {
+				t.Errorf("got annotation %q, want %q", got, want)
+			}
+			if isCounted := slices.Contains(Counted, state); isCounted != (state != StateNone) {
+				t.Errorf("got counted %v", isCounted)
 			}
 		})
 	}

@@ -25,12 +25,26 @@ func TestC47StripNamespace(t *testing.T) {
 	ns.Annotations = map[string]string{"note": "n"}
 	ns.Finalizers = []string{"a"}
 	ns.Spec.Finalizers = []corev1.FinalizerName{"b"}
-	StripNamespace(ns)
-	if ns.Annotations != nil || ns.Finalizers != nil || ns.Spec.Finalizers != nil {
-		t.Errorf("got %+v, want labels alone", ns)
+	ns.Status.Phase = corev1.NamespaceTerminating
+	ns.Status.Conditions = []corev1.NamespaceCondition{{Message: "some resources are left"}}
+	want := &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              "team-a",
+			UID:               "7",
+			ResourceVersion:   "8",
+			CreationTimestamp: metav1.Unix(9, 0),
+			DeletionTimestamp: new(metav1.Unix(10, 0)),
+			Labels:            labels,
+		},
+		Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
 	}
-	if !maps.Equal(ns.Labels, labels) {
-		t.Errorf("got labels %v, want %v", ns.Labels, labels)
+	ns.UID = want.UID
+	ns.ResourceVersion = want.ResourceVersion
+	ns.CreationTimestamp = want.CreationTimestamp
+	ns.DeletionTimestamp = want.DeletionTimestamp
+	StripNamespace(ns)
+	if !reflect.DeepEqual(ns, want) {
+		t.Errorf("got %+v, want %+v", ns, want)
 	}
 	first := ns.DeepCopy()
 	StripNamespace(ns)
@@ -188,6 +202,18 @@ func TestC71HasOthers(t *testing.T) {
 		"an owner":            {func(cm *corev1.ConfigMap) { cm.OwnerReferences = []metav1.OwnerReference{{}} }, true},
 		"what is not listed":  {listed("label:l"), true},
 		"listed twice":        {func(cm *corev1.ConfigMap) { theirs(cm); listed("label:l,label:l,annotation:n")(cm) }, true},
+		"listed twice, with another between": {func(cm *corev1.ConfigMap) {
+			listed("annotation:n,label:l,label:m,label:l")(cm)
+			theirs(cm)
+		}, true},
+		"an annotation twice, with another between": {func(cm *corev1.ConfigMap) {
+			listed("label:l,annotation:n,annotation:m,annotation:n")(cm)
+			plantest.Annotation("theirs", "")(cm)
+		}, true},
+		"listed as something else": {func(cm *corev1.ConfigMap) {
+			listed("label:l,annotation:n,field:theirs")(cm)
+			plantest.Annotation("theirs", "")(cm)
+		}, true},
 		"never copied, listed": {func(cm *corev1.ConfigMap) {
 			listed("label:l,annotation:n,label:helm.sh/x")(cm)
 			plantest.Label("helm.sh/x", "")(cm)

@@ -82,6 +82,17 @@ func TestInSync(t *testing.T) {
 	}
 }
 
+// TestC23InSyncImmutable: the API server lets nobody end it, so a copy is in sync
+// if it is immutable though its source is not. The answer to a write shows
+// whether the write made the copy as it was asked to.
+func TestC23InSyncImmutable(t *testing.T) {
+	r := testRules()
+	source := plantest.Source("platform", "settings", plantest.Immutable)
+	if got := r.Differs(r.ParseSource(source), plantest.Copy(r, source, "team-a")); got != "" {
+		t.Errorf("got that a copy that is immutable, as its source is, differs in %q", got)
+	}
+}
+
 // TestC71ListOfCopied: a copy is in sync only with the list of copied keys that
 // the controller writes, however long that is. The cache holds a digest of it.
 func TestC71ListOfCopied(t *testing.T) {
