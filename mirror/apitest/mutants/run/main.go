@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -54,7 +55,7 @@ type check struct {
 	processes                 int
 	patience                  time.Duration // see the constant
 	started                   time.Time
-	stdout                    io.Writer
+	stdout, results           io.Writer
 
 	mutants []mutant     // by number
 	alive   map[int]bool // by number: no test has noticed them
@@ -74,6 +75,12 @@ func (c *check) run(packages []string) (err error) {
 	if err := os.MkdirAll(c.out, 0o755); err != nil {
 		return err
 	}
+	results, err := os.Create(filepath.Join(c.out, "results.txt"))
+	if err != nil {
+		return err
+	}
+	defer results.Close()
+	c.results = results
 	own, err := list(packages)
 	if err != nil {
 		return err
@@ -101,7 +108,17 @@ func (c *check) run(packages []string) (err error) {
 	}
 	c.print("%d mutants", made)
 	for _, p := range tested {
-		if err := c.test(p); err != nil {
+		isOwn := slices.ContainsFunc(own, func(o listed) bool {
+			return !o.DepOnly && o.ImportPath == p.ImportPath
+		})
+		look := maps.Clone(c.alive)
+		if !isOwn && c.chosen == "" {
+			// What others notice of listed ones is not worth the time.
+			maps.DeleteFunc(look, func(number int, _ bool) bool {
+				return slices.Contains(survivors, c.mutants[number].String())
+			})
+		}
+		if err := c.test(p, slices.Sorted(maps.Keys(look))); err != nil {
 			return fmt.Errorf("%s: %w", p.ImportPath, err)
 		}
 	}

@@ -52,9 +52,9 @@ type test struct {
 	reaches map[int]bool // mutants that make a difference to it
 }
 
-// test has the tests of a package look for the mutants that are alive.
-func (c *check) test(p listed) error {
-	if len(c.alive) == 0 {
+// test has the tests of a package look for mutants.
+func (c *check) test(p listed, numbers []int) error {
+	if len(numbers) == 0 {
 		return nil
 	}
 	t := &tests{dir: p.Dir, patience: c.patience, kills: map[string]map[*test]int{}}
@@ -73,12 +73,12 @@ func (c *check) test(p listed) error {
 	if err := t.runAlone(c.out, c.processes); err != nil {
 		return err
 	}
-	before := len(c.alive)
-	isSingle := before == 1
+	isSingle := len(c.alive) == 1
+	var killed int
 	c.print("%s has %d tests", p.ImportPath, len(t.all))
 	var group errgroup.Group
 	group.SetLimit(c.processes)
-	for _, number := range slices.Sorted(maps.Keys(c.alive)) {
+	for _, number := range numbers {
 		group.Go(func() error {
 			r := t.find(number, c.mutants[number].place)
 			t.mu.Lock()
@@ -86,11 +86,13 @@ func (c *check) test(p listed) error {
 			if isSingle {
 				fmt.Fprintln(c.stdout, r.output)
 			}
+			c.record(p, number, r)
 			if r.isReached {
 				c.reached[number] = true
 			}
 			if r.isKilled {
 				delete(c.alive, number)
+				killed++
 			}
 			if r.isLate {
 				c.late++
@@ -99,8 +101,17 @@ func (c *check) test(p listed) error {
 		})
 	}
 	err := group.Wait()
-	c.print("%s killed %d mutants of %d", p.ImportPath, before-len(c.alive), before)
+	c.print("%s killed %d mutants of %d", p.ImportPath, killed, len(numbers))
 	return err
+}
+
+// record appends a result to a file: a run may take an hour.
+func (c *check) record(p listed, number int, r result) {
+	becomes := "survives"
+	if r.isKilled {
+		becomes = "killed"
+	}
+	fmt.Fprintf(c.results, "%s\t%s\t%s\n", p.ImportPath, becomes, c.mutants[number])
 }
 
 // runAlone runs each test alone, without a mutation, to see which ones would make
