@@ -18,6 +18,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // newHelm returns a helm that talks to the shared cluster.
@@ -101,16 +102,16 @@ func TestChartInstalls(t *testing.T) {
 	w.testAsTheChart()
 	policies.Sh(w.World, w.advice("Publish a first source"))
 	w.WaitInSync(w.Live(w.Home, "hello"), w.NS("a"), w.NS("b"))
-	w.Stop(p)
-	policies.Sh(w.World, purging(w.advice("Beside other installations")))
-	w.WaitGone("hello", w.NS("a"), w.NS("b"))
-	policies.Sh(w.World, "kubectl scale deployment "+w.FullName+" -n "+w.Namespace+" --replicas=1")
-	p = w.Start()
-	w.WaitInSync(w.Live(w.Home, "hello"), w.NS("a"), w.NS("b"))
 	policies.Sh(w.World, w.advice("Other installations that mirror these"))
 	w.WaitGone("hello", w.NS("a"), w.NS("b"))
+
+	source := w.Edit(w.Home, "hello", suite.WithLabel(w.Label, plan.SourceValue))
+	w.WaitInSync(source, w.NS("a"), w.NS("b"))
 	w.Stop(p)
+	purge := w.advice("Beside other installations")
 	w.run("uninstall", w.Namespace)
+	policies.Sh(w.World, purging(purge))
+	w.WaitGone("hello", w.NS("a"), w.NS("b"))
 }
 
 // purging returns commands among which the plug-in, which is not on the path, deletes copies and does not ask.
@@ -124,13 +125,13 @@ func withPlugin(commands string) string {
 }
 
 // TestDocsRemoveOneOfSeveral removes, by the commands of the manual, one of two installations that mirror one source.
-// Its copy is deleted, and the other's is not touched.
+// Its copy, which was protected, is deleted, and the other's is not touched.
 func TestDocsRemoveOneOfSeveral(t *testing.T) {
 	t.Parallel()
 	w := &charted{plugin.NewInstalled(t, "blue", "green", "blue"), newHelm(t)}
 	w.World.Start("--exclude-namespace=" + w.NS("blue"))
 	w.run("install", w.Namespace, suite.Deployed("chart"), "--create-namespace", "--set=mirrorLabel="+w.Label,
-		"--set=instance=blue", "--set=namespacePrefixes={"+w.NS("blue")+"}")
+		"--set=instance=blue", "--set=namespacePrefixes={"+w.NS("blue")+"}", "--set=admissionPolicy.protectCopies=true")
 	blue := w.Start()
 	w.WaitInSync(w.CreateSource(w.Home, "settings"), w.NS("green"))
 	w.Await("the installation to be removed has its copy", func() bool {
@@ -138,10 +139,13 @@ func TestDocsRemoveOneOfSeveral(t *testing.T) {
 	})
 	others := w.Copies("settings", w.NS("green"))
 	w.Stop(blue)
-	commands := manual.Commands(t, "deploy/docs/operate.md", "--controller=mirror-blue\n", "mirror-blue", w.Namespace)
-	policies.Sh(w.World, purging(commands))
-	w.WaitGone("settings", w.NS("blue"))
 	w.run("uninstall", w.Namespace)
+	purge := purging(manual.Commands(t, "deploy/docs/operate.md", "purge --instance=blue",
+		"blue-\n", w.NS("blue")+" --mirror-label="+w.Label))
+	w.Until("its policy does not protect its copy any more", func() error {
+		return w.Cluster.Shell(w.Context(), purge).Run()
+	})
+	w.WaitGone("settings", w.NS("blue"))
 	w.Settle(w.NS("green"))
 	w.Untouched(others...)
 }
