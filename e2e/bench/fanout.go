@@ -47,7 +47,6 @@ func fanOut(n, rounds int, createBar string) benchmark {
 				b.delete(source(home, name, ""))
 				for i, p := range phases {
 					b.compare(p.op+"/bar="+p.bar, ours[i].took, plain[i].took)
-					b.compare(p.op+"/watching", ours[i].took, watching[i].took)
 				}
 				b.compareCPU("bar=1.60", n, ours[0], plain[0])
 				b.compareCPU("watching/bar=1.25", n, ours[0], watching[0])
