@@ -1,5 +1,5 @@
 // Package programs finds etcd and Kubernetes, or builds them from Go modules, and compiles with a look at how far it
-// is. It needs the standard library alone: what says how far compilers are must not take them minutes.
+// is. It needs the standard library and one small package: what says how far compilers are must not take them minutes.
 package programs
 
 import (
@@ -14,8 +14,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
 // The programs of a cluster, by the names they are built under.
@@ -111,11 +112,11 @@ func build(ctx context.Context, measured bool, names []string) (Paths, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	locked, err := lock(ctx, dir+".lock")
+	unlock, err := lock(ctx, dir+".lock")
 	if err != nil {
 		return nil, err
 	}
-	defer locked.Close()
+	defer unlock()
 	return paths, m.build(ctx, dir, flags, missing(dir, built))
 }
 
@@ -243,25 +244,28 @@ func (m module) ldflags() string {
 	return "-s -w" + version + "gitVersion=" + m.kubernetes + version + "gitMajor=" + n[0] + version + "gitMinor=" + n[1]
 }
 
-// lock takes the exclusive lock on a file, which the kernel gives back when this process ends, however it does. The
-// file stays: removing it would let two others lock two files of one name.
-func lock(ctx context.Context, file string) (*os.File, error) {
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
+// lock takes the exclusive lock on a file, which the kernel gives back when this
+// process ends, however it does. The file stays: removing it would let two others
+// lock two files of one name. If ctx ends first, the process is about to end, too.
+func lock(ctx context.Context, file string) (unlock func(), err error) {
+	type answer struct {
+		unlock func()
+		err    error
 	}
-	for told := false; ; told = true {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return f, nil
-		}
-		if !told {
-			fmt.Fprintf(os.Stderr, "Waiting for another process, which is building the control plane: %v\n", err)
-		}
+	answers := make(chan answer, 1)
+	go func() {
+		unlock, err := lockedfile.MutexAt(file).Lock()
+		answers <- answer{unlock, err}
+	}()
+	waits := time.After(time.Second) // longer than it takes when nobody has it
+	for {
 		select {
+		case a := <-answers:
+			return a.unlock, a.err
 		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), f.Close())
-		case <-time.After(200 * time.Millisecond):
+			return nil, ctx.Err()
+		case <-waits:
+			fmt.Fprintln(os.Stderr, "Waiting for another process, which is building the control plane")
 		}
 	}
 }
