@@ -64,7 +64,8 @@ var (
 // commandsOf returns the commands of a page. A setting is one of the command that
 // its row of a table is about.
 func commandsOf(page string) (all []string) {
-	sentences := regexp.MustCompile("(?ms)^ *```.*?^ *```$").ReplaceAllStringFunc(page, func(block string) string {
+	blocks := regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	sentences := blocks.ReplaceAllStringFunc(page, func(block string) string {
 		for _, found := range inBlock.FindAllStringSubmatch(block, -1) {
 			all = append(all, strings.TrimSpace(found[1]))
 		}
@@ -181,7 +182,8 @@ func checkGoTest(t *testing.T, args []string) {
 		if !hasValue {
 			pattern = args[i+1]
 		}
-		folders := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, "./") })
+		isNoFolder := func(arg string) bool { return !strings.HasPrefix(arg, "./") }
+		folders := slices.DeleteFunc(slices.Clone(args), isNoFolder)
 		matching, err := testnames.Matching(root, pattern, folders)
 		if err != nil || len(matching) == 0 {
 			t.Errorf("no test in %q has the name %s: %v", folders, pattern, err)

@@ -27,18 +27,12 @@ func TestEachRowRunsAlone(t *testing.T) {
 			parsed = append(parsed, f)
 		}
 		literals := literalsOf(parsed)
-		for _, f := range parsed {
-			for _, decl := range f.Decls {
-				test, is := decl.(*ast.FuncDecl)
-				if !is || !strings.HasPrefix(test.Name.Name, "Test") || test.Recv != nil {
-					continue
-				}
-				for _, loop := range tablesOf(test, literals) {
-					tables++
-					if !hasSubtests(loop) && mayFail(loop) && !isSteps(loop) {
-						t.Errorf("%s: %s: the rows of this table have no t.Run", strings.TrimPrefix(
-							set.Position(loop.Pos()).String(), root+"/"), test.Name.Name)
-					}
+		for _, test := range testsOf(parsed) {
+			for _, loop := range tablesOf(test, literals) {
+				tables++
+				if !hasSubtests(loop) && mayFail(loop) && !isSteps(loop) {
+					place := strings.TrimPrefix(set.Position(loop.Pos()).String(), root+"/")
+					t.Errorf("%s: %s: the rows of this table have no t.Run", place, test.Name.Name)
 				}
 			}
 		}
@@ -62,23 +56,34 @@ func testFiles(t *testing.T) map[string][]string {
 	return all
 }
 
+// testsOf returns the tests in files.
+func testsOf(files []*ast.File) (tests []*ast.FuncDecl) {
+	for _, f := range files {
+		for _, decl := range f.Decls {
+			test, is := decl.(*ast.FuncDecl)
+			if is && test.Recv == nil && strings.HasPrefix(test.Name.Name, "Test") {
+				tests = append(tests, test)
+			}
+		}
+	}
+	return tests
+}
+
 // literalsOf returns the literals that variables of a package begin with.
 func literalsOf(files []*ast.File) map[string]*ast.CompositeLit {
 	all := map[string]*ast.CompositeLit{}
 	for _, f := range files {
-		for _, decl := range f.Decls {
-			if general, is := decl.(*ast.GenDecl); is {
-				for _, spec := range general.Specs {
-					if v, is := spec.(*ast.ValueSpec); is && len(v.Names) == len(v.Values) {
-						for i, name := range v.Names {
-							if literal, is := v.Values[i].(*ast.CompositeLit); is {
-								all[name.Name] = literal
-							}
-						}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if variables, is := n.(*ast.ValueSpec); is {
+				for i, value := range variables.Values {
+					if literal, is := value.(*ast.CompositeLit); is {
+						all[variables.Names[i].Name] = literal
 					}
 				}
 			}
-		}
+			_, isFunction := n.(*ast.FuncDecl)
+			return !isFunction
+		})
 	}
 	return all
 }

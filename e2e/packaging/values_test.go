@@ -155,7 +155,7 @@ func sameDefault(a, b string) bool {
 	return a == b || a == "false" && b == "" || notA == nil && notB == nil && x == y
 }
 
-// renderings are what certain values make of the chart: of all values, and of those that do more than pass something on.
+// renderings are what certain values make of the chart: all values, and those that do more than pass something on.
 // A golden file of the name in testdata/values holds how the objects differ from those without these values.
 var renderings = map[string]struct {
 	values []string

@@ -87,7 +87,8 @@ func matching(module, pattern string, folders []string) ([]string, error) {
 	case len(having) == 0:
 		return nil, errors.New("no test has the name " + pattern)
 	case len(chosen) == 0 && !*orNone:
-		return nil, fmt.Errorf("no test here has the name %s: it is in %s", pattern, strings.Join(having, ", "))
+		places := strings.Join(having, ", ")
+		return nil, fmt.Errorf("no test here has the name %s: it is in %s", pattern, places)
 	}
 	return chosen, nil
 }
