@@ -90,6 +90,10 @@ build: ## Build the controller and kubectl-mirror into bin/
 	$(COMPILE) .. ./cmd/...
 	$(STAMPED) -o bin/ ./cmd/...
 
+.PHONY: env
+env: ## Print the settings by which go in a shell shares what make has compiled: eval "$(make env)"
+	@echo "export GOWORK=$(GOWORK) CGO_ENABLED=$(CGO_ENABLED) GOFLAGS='$(GOFLAGS)'"
+
 .PHONY: cluster
 cluster: ## Build the control plane for tests and demo into your cache folder: minutes, the first time
 	$(BUILD)
