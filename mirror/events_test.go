@@ -18,12 +18,14 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// wantEvents fails the test unless these events were recorded since the last call, by their reasons.
+// wantEvents fails the test unless these events were recorded since the last call, by their reasons: those about one
+// source after another.
 func (s scene) wantEvents(what string, want ...string) {
 	s.t.Helper()
 	synctest.Wait()
 	s.diary.mu.Lock()
 	defer s.diary.mu.Unlock()
+	slices.SortStableFunc(s.events, func(a, b Event) int { return strings.Compare(a.Regarding.String(), b.Regarding.String()) })
 	var reasons []string
 	for _, e := range s.events {
 		reasons = append(reasons, e.Reason)
@@ -127,8 +129,8 @@ func TestC11EventsOfAProblem(t *testing.T) {
 	})(t)
 }
 
-// TestC03SupersededEvent: the event on the superseded source names the winner. The number of namespaces follows a
-// namespace that changes nothing else. Case C55.
+// TestC03SupersededEvent: the event on the superseded source names the winner, and that on the winner counts the
+// namespaces for which another source waits. The numbers follow a namespace that changes nothing else. Case C55.
 func TestC03SupersededEvent(t *testing.T) {
 	inScene(append(teams(2, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
@@ -137,11 +139,11 @@ func TestC03SupersededEvent(t *testing.T) {
 		s.write(plantest.Source("shared", "settings", selector("tier=gold")))
 		time.Sleep(time.Minute)
 		s.wantNote(plan.ReasonSuperseded, "platform/settings")
-		s.wantEvents("beside another", plan.ReasonSuperseded, plan.ReasonMirrored)
+		s.wantEvents("beside another", plan.ReasonMirrored, plan.ReasonSuperseded, plan.ReasonMirrored)
 		s.setNamespace("team-001", "tier", "gold")
 		time.Sleep(time.Minute)
 		s.wantMetric(2, "mirror_copies", "superseded")
-		s.wantEvents("in another namespace", plan.ReasonSuperseded, plan.ReasonMirrored)
+		s.wantEvents("in another namespace", plan.ReasonMirrored, plan.ReasonSuperseded, plan.ReasonMirrored)
 		s.remove("platform")
 		time.Sleep(5 * time.Second)
 		s.wantEvents("it takes over", plan.ReasonMirrored)

@@ -221,7 +221,7 @@ func TestC55NoTargets(t *testing.T) {
 		s.setNamespace("team-000")
 		time.Sleep(time.Minute)
 		s.wantCopy("team-000", "value")
-		s.wantEventCount(1, plan.ReasonNoTargets)
+		s.wantEventCount(2, plan.ReasonNoTargets) // while copies expire, and after that
 		s.wantMirrored("1 namespace")
 	})(t)
 }
@@ -354,13 +354,13 @@ func TestC65EachReasonHasItsTime(t *testing.T) {
 				"2 copies in 2 namespaces (team-001, team-002)" + from + "10:00 UTC on"}},
 		"the source goes": {func(s scene) { s.remove("platform") },
 			[]string{"3 copies in 3 namespaces (team-000, team-001, team-002)" + from +
-				"06:00 UTC on: the source is deleted"}},
+				"06:00 UTC on, the last from 2000-01-01 00:10:00 UTC on: the source is deleted"}},
 		"the source goes, and selects no namespace when it returns": {func(s scene) {
 			s.remove("platform")
 			time.Sleep(15 * time.Second)
 			s.write(source(prefixes("tema-")))
 		}, []string{"3 copies in 3 namespaces (team-000, team-001, team-002)" + from +
-			"06:00 UTC on: the source's annotation"}},
+			"06:00 UTC on, the last from 2000-01-01 00:10:00 UTC on: the source's annotation"}},
 	} {
 		t.Run(name, withGrace(5*time.Minute, func(t *testing.T, s scene) {
 			s.optOut("team-000")

@@ -58,10 +58,12 @@ func TestC86NewestEventAfterOutOfScope(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.write(copyOf(source(), "team-000"))
 		time.Sleep(time.Minute)
-		s.wantNewest(plan.ReasonOutOfScope)
+		s.wantNote(plan.ReasonOutOfScope, "Copies in namespace team-000")
+		s.wantNote(plan.ReasonNoTargets, "; 1 copy is out of scope (see OutOfScope).")
 		s.remove("team-000")
 		time.Sleep(10 * time.Minute)
 		s.wantNewest(plan.ReasonNoTargets)
+		s.wantNote(plan.ReasonNoTargets, "start the controller with other flags.")
 	})(t)
 }
 

@@ -132,11 +132,15 @@ func (r *reporter) summarize(n *nameRecords, sources map[key]*sourceStatus, now 
 		}
 	}
 	for namespace, known := range n.byNamespace {
-		if s := all[known.owner]; s != nil {
-			r.addTo(s, namespace, known, now)
+		owner := all[known.owner]
+		if owner != nil {
+			r.addTo(owner, namespace, known, now)
 		}
 		if known.superseded == "" {
 			continue
+		}
+		if owner != nil {
+			owner.Waiting++
 		}
 		for k, s := range all {
 			if known.superseded.has(sources[k].number) {

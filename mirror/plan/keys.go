@@ -42,6 +42,13 @@ const (
 	// EventVersion, on an event about a source, holds the resourceVersion of the
 	// source with which the targets were compared. See also [EventAnnotation].
 	EventVersion = Domain + "/version"
+	// EventWaiting, on a Mirrored, holds the number of targets that another source
+	// of the name selects, too. It is absent if there are none.
+	EventWaiting = Domain + "/waiting"
+	// EventFrom and EventUntil, on an Expiring, hold when the first and the last of
+	// the copies are deleted, as RFC 3339 has times.
+	EventFrom  = Domain + "/from"
+	EventUntil = Domain + "/until"
 
 	// AdoptAnnotation with the value [AdoptValue] on a foreign ConfigMap hands it
 	// over to the controller.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,18 +19,42 @@ type Expiry map[plan.Unclaimed]*expiring
 type expiring struct {
 	places []string
 	first  time.Time // when the first of them is deleted
+	last   time.Time // when the last of them is deleted
 }
 
 // Add adds a copy at a place, which is deleted at a time.
 func (x Expiry) Add(why plan.Unclaimed, place string, at time.Time) {
 	e := x[why]
 	if e == nil {
-		e = &expiring{first: at}
+		e = &expiring{first: at, last: at}
 		x[why] = e
 	}
 	e.places = append(e.places, place)
 	if at.Before(e.first) {
 		e.first = at
+	}
+	if at.After(e.last) {
+		e.last = at
+	}
+}
+
+// annotations returns the number of the copies, and the time in which they are
+// deleted: the text has all of it.
+func (x Expiry) annotations() map[string]string {
+	all := expiring{}
+	for _, e := range x {
+		all.places = append(all.places, e.places...)
+		if all.first.IsZero() || e.first.Before(all.first) {
+			all.first = e.first
+		}
+		if e.last.After(all.last) {
+			all.last = e.last
+		}
+	}
+	return map[string]string{
+		plan.EventAnnotation(plan.StateExpiring): strconv.Itoa(len(all.places)),
+		plan.EventFrom:                           all.first.UTC().Format(time.RFC3339),
+		plan.EventUntil:                          all.last.UTC().Format(time.RFC3339),
 	}
 }
 
@@ -41,6 +66,17 @@ func (x Expiry) isUrgent(now time.Time) bool {
 		}
 	}
 	return false
+}
+
+// when returns when copies are deleted. Most have one time: that of the line
+// that announces them.
+func (e *expiring) when() string {
+	first := e.first.UTC().Format(time.DateTime)
+	last := e.last.UTC().Format(time.DateTime)
+	if first == last {
+		return first + " UTC on"
+	}
+	return first + " UTC on, the last from " + last + " UTC on"
 }
 
 // Text announces the deletions, with a sentence for each reason. It names the
@@ -60,8 +96,8 @@ func (x Expiry) Text(rules *plan.Rules, named int, isIncomplete bool) string {
 		}
 		cause, remedy := rules.Explain(why)
 		sentences = append(sentences, fmt.Sprintf(
-			"%s in %s will be deleted from %s UTC on: %s. To keep %s, %s before then.",
-			copies, namespaces(e.places, named), e.first.UTC().Format(time.DateTime), cause, them, remedy))
+			"%s in %s will be deleted from %s: %s. To keep %s, %s before then.",
+			copies, namespaces(e.places, named), e.when(), cause, them, remedy))
 	}
 	text := strings.Join(sentences, " ")
 	return strings.ToUpper(text[:1]) + text[1:]

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,8 @@ type Summary struct {
 	// Excluded are the rules that keep a source without targets from all
 	// namespaces; nil: not known, or not needed.
 	Excluded []plan.Exclusion
+	// Waiting is the number of targets that another source would take over.
+	Waiting int
 
 	problems   map[plan.State][]problem
 	superseded []problem // the first few, of which the note is the winner
@@ -89,7 +92,8 @@ func (s *Summary) Pending() bool { return s.Counts[plan.StatePending] > 0 }
 
 // middleMessages are all messages except Expiring, which comes first, and Mirrored,
 // which comes last. text returns an empty string if there is nothing to report.
-// Some texts name the version of the source.
+// Some texts name the version of the source. So does OutOfScope if the source
+// itself is out of scope.
 var middleMessages = []struct {
 	reason    string
 	text      func(s *Summary) string
@@ -124,6 +128,7 @@ func (s *Summary) Messages(now time.Time) (all []Message) {
 	if len(s.expires) > 0 {
 		m := add(plan.ReasonExpiring, s.expires.Text(s.Rules, named, false))
 		m.isNew = s.isNew
+		maps.Copy(m.Annotations, s.expires.annotations())
 		if s.expires.isUrgent(now) {
 			m.spacing = urgentSpacing
 		}
@@ -135,20 +140,20 @@ func (s *Summary) Messages(now time.Time) (all []Message) {
 	for _, c := range middleMessages {
 		if text := c.text(s); text != "" {
 			m := add(c.reason, text)
-			if c.versioned {
+			if c.versioned || s.Source.OutOfScope {
 				m.setVersion(version)
+			}
+			if c.reason == plan.ReasonNoTargets || s.Source.OutOfScope {
+				m.setCounts(&s.Counts)
 			}
 		}
 	}
 	if text := mirroredText(s); text != "" {
 		m := add(plan.ReasonMirrored, text)
 		m.setVersion(version)
-		for _, state := range plan.Counted {
-			// There is no Mirrored while a target is pending, nor of a frozen
-			// source.
-			if state.Status() < plan.StatusPending {
-				m.Annotations[plan.EventAnnotation(state)] = strconv.Itoa(s.Counts[state])
-			}
+		m.setCounts(&s.Counts)
+		if s.Waiting > 0 {
+			m.Annotations[plan.EventWaiting] = strconv.Itoa(s.Waiting)
 		}
 	}
 	return all
@@ -157,6 +162,17 @@ func (s *Summary) Messages(now time.Time) (all []Message) {
 func (m *Message) setVersion(version string) {
 	m.isOfVersion = true
 	m.Annotations[plan.EventVersion] = version
+}
+
+// setCounts sets the number of targets in each state that the source can have:
+// there is no message with numbers while a target is pending, nor of a frozen
+// source.
+func (m *Message) setCounts(counts *plan.Counts) {
+	for _, state := range plan.Counted {
+		if state.Status() < plan.StatusPending {
+			m.Annotations[plan.EventAnnotation(state)] = strconv.Itoa(counts[state])
+		}
+	}
 }
 
 // isMirrored reports whether the source is one that has copies.

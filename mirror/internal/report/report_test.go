@@ -103,6 +103,7 @@ func TestMessagesAboutASource(t *testing.T) {
 		notCopied  = "Warning Foreign: Not copied to "
 		failed     = "Warning WriteFailed: Out of sync in "
 		outOfScope = "Warning OutOfScope: Copies in "
+		ruledOut   = "Warning OutOfScope: Version "
 		fight      = "Warning Fight: Another client keeps modifying or deleting the copy in "
 		frozen     = "Warning InvalidAnnotation: Annotation "
 		held       = "Normal Held: Held in "
@@ -165,7 +166,9 @@ func TestMessagesAboutASource(t *testing.T) {
 			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
 		},
 		"a source out of scope": {{with(source(malformed), true, true), targets{beyond: {"x"}},
-			[]string{outOfScope + "namespace x"}}, {with(source(), false, true), targets{synced: {"a"}, beyond: {"x"}}, nil}},
+			[]string{ruledOut + "7 is not mirrored. Copies in namespace x"}},
+			{with(source(), false, true), targets{synced: {"a"}, beyond: {"x"}}, nil},
+			{with(source(next), false, true), targets{beyond: {"x"}}, []string{ruledOut + "8 is not mirrored. Copies in "}}},
 		"problems of all kinds": {
 			{source(), targets{synced: {"a"}, foreign: {"b"}, rejected: {"d"}, fought: {"e"}, beyond: {"f"}},
 				[]string{notCopied, failed, fight + "namespace e", outOfScope,

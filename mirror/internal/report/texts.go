@@ -34,6 +34,16 @@ func mirroredText(s *Summary) string {
 	if blocked > 0 {
 		text += fmt.Sprintf("; %s blocked (see %s)", number(blocked, "is", "are"), reasons)
 	}
+	text += s.left()
+	if s.Waiting > 0 {
+		text += fmt.Sprintf("; another source of this name waits for %s",
+			number(s.Waiting, "namespace", "namespaces"))
+	}
+	return text
+}
+
+// left counts the copies where the source has no target, each kind after "; ".
+func (s *Summary) left() (text string) {
 	if n := s.Counts[plan.StateOutOfScope]; n > 0 {
 		text += fmt.Sprintf("; %s out of scope (see %s)",
 			number(n, "copy is", "copies are"), plan.ReasonOutOfScope)
@@ -161,6 +171,9 @@ func outOfScopeText(s *Summary) string {
 	if text == "" {
 		return ""
 	}
+	if s.Source.OutOfScope {
+		text = "Version " + s.Source.ConfigMap.ResourceVersion + " is not mirrored. " + text
+	}
 	return text + "Correct the flags of the controller, or set --prune to delete the copies. " +
 		"If another controller has the same --instance, give it an instance of its own."
 }
@@ -203,7 +216,7 @@ func noTargetsText(s *Summary) string {
 	}
 	why, remedy := s.Rules.ExplainExcluded(s.Source, s.Excluded)
 	return fmt.Sprintf("Version %s is not mirrored, because no namespace is a target: %s. "+
-		"To mirror the source, %s.", s.Source.ConfigMap.ResourceVersion, why, remedy)
+		"To mirror the source, %s%s.", s.Source.ConfigMap.ResourceVersion, why, remedy, s.left())
 }
 
 // namesOf returns the namespaces of the problems.

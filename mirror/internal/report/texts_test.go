@@ -152,10 +152,11 @@ func TestTextsSayWhatToDo(t *testing.T) {
 		plan.ReasonFight: "Another client keeps modifying or deleting the copy in namespace team-a; repairs wait for " +
 			"up to a minute. Find the client in the audit log of the API server or, if it modifies the copy, with kubectl get " +
 			"configmap -n team-a settings -o yaml --show-managed-fields -w.",
-		plan.ReasonExpiring: "2 copies in 2 namespaces (team-x, team-y) will be deleted from 1970-01-01 01:24:20 UTC on: " +
+		plan.ReasonExpiring: "2 copies in 2 namespaces (team-x, team-y) will be deleted from 1970-01-01 01:24:20 UTC on, " +
+			"the last from 1970-01-01 02:23:20 UTC on: " +
 			"the source is deleted, or has lost its label mirror=true. To keep them, create the source again, or label it " +
 			"again before then. 6 copies in 6 namespaces (team-0, team-1, team-2, team-3, team-4 and 1 more) will be deleted " +
-			"from 1970-01-01 06:23:20 UTC on: --exclude-namespace names the namespace. To keep them, start the controller " +
+			"from 1970-01-01 06:23:20 UTC on, the last from 1970-01-01 11:23:20 UTC on: --exclude-namespace names the namespace. To keep them, start the controller " +
 			"with other flags before then. 1 copy in namespace team-z will be deleted from 1970-01-01 03:23:20 UTC on: the " +
 			`source's annotation namespace-prefix="x" rules the namespace out. To keep it, ` +
 			"correct the annotation namespace-prefix before then.",
@@ -163,6 +164,43 @@ func TestTextsSayWhatToDo(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			if got := messageOf(s, reason).Note; got != want {
 				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestAnnotationsSayWhatTextsSay: those of Expiring have the number of the copies, and when the first and the last are
+// deleted; those of NoTargets count the copies that are left. A source that the flags rule out has a version, and a
+// winner counts the targets for which another source waits.
+func TestAnnotationsSayWhatTextsSay(t *testing.T) {
+	s := &report.Summary{Source: source(), Rules: rules, Excluded: []plan.Exclusion{plan.ExcludedByOptOut}}
+	s.Counts[plan.StateExpiring] = 2
+	s.Expire(plan.Unclaimed{Rule: plan.ExcludedByOptOut}, "team-a", now.Add(time.Hour), false)
+	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, "team-b", now.Add(time.Minute), false)
+	beyond := source()
+	beyond.OutOfScope = true
+	ruledOut := &report.Summary{Source: beyond, Rules: rules}
+	ruledOut.Counts[plan.StateOutOfScope] = 1
+	ruledOut.Add(plan.StateOutOfScope, "team-a", "why", false)
+	winner := &report.Summary{Source: source(), Rules: rules, Waiting: 2}
+	winner.Counts[plan.StateSynced] = 3
+	for _, tc := range []struct {
+		of                            *report.Summary
+		reason, text, annotation, has string
+	}{
+		{s, plan.ReasonExpiring, "1 copy in namespace team-b", "expiring", "2"},
+		{s, plan.ReasonExpiring, "from 1970-01-01 01:24:20 UTC on: ", "from", "1970-01-01T01:24:20Z"},
+		{s, plan.ReasonExpiring, "from 1970-01-01 02:23:20 UTC on: ", "until", "1970-01-01T02:23:20Z"},
+		{s, plan.ReasonNoTargets, "; 2 copies expire (see Expiring).", "expiring", "2"},
+		{s, plan.ReasonNoTargets, "Version 7 ", "version", "7"},
+		{ruledOut, plan.ReasonOutOfScope, "Version 7 is not mirrored. Copies in namespace team-a ", "version", "7"},
+		{ruledOut, plan.ReasonOutOfScope, "Copies in namespace team-a ", "out_of_scope", "1"},
+		{winner, plan.ReasonMirrored, "; another source of this name waits for 2 namespaces", "waiting", "2"},
+	} {
+		t.Run(tc.reason+" "+tc.annotation, func(t *testing.T) {
+			m := messageOf(tc.of, tc.reason)
+			if got := m.Annotations[domain+tc.annotation]; got != tc.has || !strings.Contains(m.Note, tc.text) {
+				t.Errorf("got %q and %q, want %q and %q", got, m.Note, tc.has, tc.text)
 			}
 		})
 	}
