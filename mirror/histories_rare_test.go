@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -363,33 +362,52 @@ func (h *history) unsettled() map[string]bool {
 	return names
 }
 
-// compareReaders compares the status of a source for a user of the plug-in with
-// permission for the source and its events with that for one who may read all.
+// compareReaders compares the status of a source as the plug-in shows it, by the
+// events about the source, with the cluster.
 func (h *history) compareReaders(w *oracle, k key) {
-	events := h.eventsAbout(k)
-	byEvents, err := h.reader(append(events, w.configMaps[k].DeepCopy())).SourcesByReports(h.t.Context(), k)
-	if err != nil || len(byEvents) != 1 {
-		h.found(wrongEvent, "%v: got %v, %v by events", k, byEvents, err)
+	cm := w.configMaps[k]
+	reader := h.reader(append(h.eventsAbout(k), cm.DeepCopy()))
+	all, err := reader.Sources(h.t.Context(), k)
+	if err != nil || len(all) != 1 {
+		h.found(wrongEvent, "%v: got %v, %v by events", k, all, err)
 		return
 	}
-	got, want := byEvents[0], h.byCluster(w, k, events)
+	got, want, counts := all[0], w.statusOf(cm), w.countsOf(k)
 	isUnknown := got.Status == snapshot.NotKnown || got.Status == snapshot.Pending
-	if want == nil || isUnknown && h.options.ResyncPeriod == 0 {
+	if want == snapshot.NotKnown || isUnknown && h.options.ResyncPeriod == 0 {
 		return // events last for an hour, and nothing repeats them without a resync
 	}
-	counts := maps.Clone(want.Counts)
-	maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
 	isCounted := got.Status == snapshot.InSync || got.Status == snapshot.Blocked
-	if got.Status != want.Status || isCounted && !maps.Equal(got.Counts, counts) {
-		h.found(wrongEvent, "%v: by events %s %v (%s), by the cluster %s %v (%s)", k, got.Status,
-			got.Counts, got.Note, want.Status, counts, want.Note)
+	if got.Status != want || isCounted && !maps.Equal(got.Counts, counts) {
+		h.found(wrongEvent, "%v: by events %s %v (%s), by the cluster %s %v", k, got.Status,
+			got.Counts, got.Note, want, counts)
 	}
-	reason, _, _ := strings.Cut(got.Warning, ":")
-	// Of a source without targets the reader cannot tell which warning is over.
-	isExcused := got.Status == snapshot.NoTargets
-	if reason != "" && !isExcused && !w.reasons(w.configMaps[k])[reason] {
-		h.found(wrongEvent, "%v: by events %s, warning %q", k, got.Status, got.Warning)
+	for _, m := range got.Messages {
+		if !w.reasons(cm)[m.Reason] {
+			h.found(wrongEvent, "%v: by events %s, and %s: %q", k, got.Status, m.Reason, m.Text)
+		}
 	}
+}
+
+// statusOf returns the status of a ConfigMap that asks to be mirrored, in a
+// cluster at rest; NotKnown if the controller has nothing to report.
+func (o *oracle) statusOf(s *corev1.ConfigMap) string {
+	reasons, counts := o.reasons(s), o.countsOf(apitest.KeyOf(s))
+	switch {
+	case !o.allowsSource(s.Namespace) && counts["out_of_scope"] > 0:
+		return snapshot.OutOfScope
+	case !o.allowsSource(s.Namespace):
+		return snapshot.NotKnown
+	case reasons[plan.ReasonReservedName]:
+		return snapshot.ReservedName
+	case reasons[plan.ReasonInvalidAnnotation]:
+		return snapshot.Frozen
+	case reasons[plan.ReasonNoTargets]:
+		return snapshot.NoTargets
+	case counts["foreign"]+counts["superseded"] > 0:
+		return snapshot.Blocked
+	}
+	return snapshot.InSync
 }
 
 // reader returns a reader of the plug-in on a cluster with these objects.
@@ -400,54 +418,18 @@ func (h *history) reader(objects []runtime.Object) *snapshot.Reader {
 
 // eventsAbout returns the events about a source that the API server still has.
 func (h *history) eventsAbout(k key) (events []runtime.Object) {
-	normal := []string{plan.ReasonMirrored, plan.ReasonHeld, plan.ReasonRestored}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, e := range h.events {
 		if e.about != k || time.Since(e.at) >= time.Hour || h.isOfFormer(e) {
 			continue
 		}
-		kind := corev1.EventTypeWarning
-		if slices.Contains(normal, e.reason) {
-			kind = corev1.EventTypeNormal
-		}
 		events = append(events, &corev1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: fmt.Sprint("e", i),
 				ResourceVersion: fmt.Sprint(i + 1), Annotations: e.annotations},
 			InvolvedObject: corev1.ObjectReference{Namespace: k.Namespace, Name: k.Name},
-			Type:           kind, Reason: e.reason, Message: e.note,
-			ReportingController: "mirror-controller",
+			Reason:         e.reason, Message: e.note,
 		})
 	}
 	return events
-}
-
-// byCluster returns the status of a source as the plug-in makes it of all
-// objects; nil: it does not list the source.
-func (h *history) byCluster(w *oracle, k key, events []runtime.Object) *snapshot.Source {
-	all := slices.Clone(events)
-	for other, cm := range w.configMaps {
-		if other.Name == k.Name {
-			all = append(all, cm.DeepCopy())
-		}
-	}
-	for _, ns := range w.namespaces {
-		all = append(all, ns.DeepCopy())
-	}
-	reader := h.reader(all)
-	snap, err := reader.Read(h.t.Context(), k.Name)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	reports, err := reader.Reports(h.t.Context(), k.Namespace)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	for _, s := range snap.Sources(k.Namespace) {
-		if s.Key() == k {
-			s.Learn(reports[k])
-			return s
-		}
-	}
-	return nil
 }

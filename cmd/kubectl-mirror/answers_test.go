@@ -7,33 +7,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-func TestStatus(t *testing.T) {
-	sources := read(t, everyState()).Sources("")
-	var out golden
-	for _, source := range sources {
-		formats := outputFormats[:1]
-		if source.Key().String() == "platform/mixed" {
-			source.Warning = "WriteFailed: Out of sync in namespace team-g: the API server rejects\nthe write."
-			formats = outputFormats
-		}
-		out.print(source.Name, exitYes, &statuses{[]*snapshot.Source{source}, true}, formats...)
-	}
-	code := exitOf(sources, (*snapshot.Source).IsInSync)
-	out.print("all", code, &statuses{Sources: sources}, "table")
-	out.print("none", exitYes, &statuses{}, "table")
-	out.compare(t, "status")
-}
-
 func TestPlan(t *testing.T) {
 	var out golden
-	some := newChanges(read(t, everyState()))
+	all := read(t, everyState())
+	some := newChanges(all, types.NamespacedName{})
 	out.print("every state", verdict(!some.needed), some, outputFormats...)
-	nothing := newChanges(read(t, newReader()))
+	nothing := newChanges(read(t, newReader()), types.NamespacedName{})
 	out.print("nothing", verdict(!nothing.needed), nothing, outputFormats...)
+	for arg := range strings.FieldsSeq("platform/mixed team-a/mixed platform/synced") {
+		namespace, name, _ := strings.Cut(arg, "/")
+		of := newChanges(all, types.NamespacedName{Namespace: namespace, Name: name})
+		out.print(arg, verdict(!of.needed), of, "table")
+	}
+	abandoned := newChanges(read(t, newReader()), types.NamespacedName{})
+	abandoned.Abandoned = 36
+	out.print("abandoned", exitNo, abandoned, outputFormats...)
 	out.compare(t, "plan")
 }
 
@@ -42,7 +33,7 @@ func TestExplain(t *testing.T) {
 	reader := everyState()
 	snap := read(t, reader)
 	file := goldenRows("explain", "=== ")
-	const copies = "team-h/mixed team-b/mixed team-no/mixed dev-a/mixed team-b/staged team-a/large"
+	const copies = "team-h/mixed team-b/mixed team-no/mixed dev-a/mixed team-b/staged team-a/large team-a/ending"
 	const foreign = "team-d/mixed team-e/mixed team-f/mixed team-h/theirs team-b/large"
 	const missing = "team-g/mixed team-c/staged team-g/unknown team-no/synced team-x/synced other/synced team-g/nowhere"
 	const others = "team-a/neither platform/pasted platform/odd platform/going platform/unlabelled team-a/unlabelled"
@@ -75,6 +66,7 @@ func TestC70ExplainAlone(t *testing.T) {
 		{"nothing", nil, nil},
 		{"nothing, and the namespace opts out", nil, optsOut},
 		{"a copy", plantest.Copy(rules, source, "team-a"), plantest.Namespace("team-a")},
+		{"a copy that is being deleted", plantest.Copy(rules, source, "team-a", plantest.Deleting, plantest.Finalizer), nil},
 		{"a copy, and the namespace opts out", plantest.Copy(rules, source, "team-a"), optsOut},
 		{"released", plantest.Copy(rules, source, "team-a", plantest.Without(made)), nil},
 		{"an edited copy", plantest.Copy(rules, source, "team-a", plantest.Data("key", "edited")), nil},

@@ -40,7 +40,11 @@ func newCheck(c *cli) *cobra.Command {
 		"Expect the policy that protects copies.")
 	return c.command(cmd, true, func(
 		ctx context.Context, s *session, _ []types.NamespacedName,
-	) (err error) {
+	) error {
+		err := s.begin(ctx)
+		if err != nil {
+			return err
+		}
 		if s.settings.deployment == nil {
 			return errors.New("check is about an installed controller: choose it with --controller")
 		}
@@ -146,7 +150,7 @@ func (k *checker) checkController(ctx context.Context) finding {
 		keyOf(d), status.ReadyReplicas, wanted, containerOf(d).Image)
 	writes := true
 	if k.settings.leaderElect {
-		leader, err := k.settings.leader(ctx, k.Client)
+		leader, _, err := k.settings.lease(ctx, k.Client)
 		if err != nil {
 			return unknown(err)
 		}

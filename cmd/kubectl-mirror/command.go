@@ -36,7 +36,7 @@ const longHelp = `kubectl mirror shows what mirror-controller has done and would
 changes anything.
 
 The settings are the arguments of the Deployment of the installed controller; see also kubectl mirror plan --help.
-A user who may see no more than a namespace gets by with the reports of the controller.`
+status and wait show what the controller has reported: for them it is enough to see a namespace.`
 
 // cli has what all commands share: the flags of kubectl, such as --kubeconfig,
 // --context and --namespace.
@@ -71,10 +71,10 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// action is what a command does with its keys: it prints an answer with
-// [session.print] and returns an [exitCode], or nil for exitYes. If it returns
-// another error, it prints no answer. There are no keys if the command has no
-// arguments.
+// action is what a command does with its keys: it begins the session, prints an
+// answer with [session.print] and returns an [exitCode], or nil for exitYes. If
+// it returns another error, it prints no answer. There are no keys if the
+// command has no arguments.
 type action func(ctx context.Context, s *session, keys []types.NamespacedName) error
 
 // command completes cmd, which is about the ConfigMaps that its arguments name.
@@ -92,7 +92,7 @@ func (c *cli) command(cmd *cobra.Command, wholeCluster bool, run action) *cobra.
 			return fmt.Errorf("--output=%q: must be one of: %s",
 				*format, strings.Join(outputFormats, ", "))
 		}
-		if wholeCluster && *c.Namespace != "" {
+		if wholeCluster && len(args) == 0 && *c.Namespace != "" {
 			return fmt.Errorf("--namespace=%q: the command is about the whole cluster: "+
 				"leave it out", *c.Namespace)
 		}
@@ -100,11 +100,14 @@ func (c *cli) command(cmd *cobra.Command, wholeCluster bool, run action) *cobra.
 		if err != nil {
 			return err
 		}
-		s, err := c.begin(cmd, flags, wholeCluster)
-		if err != nil {
-			return err
+		s := &session{
+			cli:          c,
+			cmd:          cmd,
+			flags:        flags,
+			format:       *format,
+			wholeCluster: wholeCluster,
+			said:         map[string]bool{},
 		}
-		s.format = *format
 		return run(cmd.Context(), s, keys)
 	}
 	return cmd
@@ -151,46 +154,42 @@ func (c *cli) client(user string) (kubernetes.Interface, error) {
 // session is one run of a command: a client, the settings by which it decides,
 // and where it prints.
 type session struct {
+	cli          *cli
+	cmd          *cobra.Command
+	flags        *settingsFlags
+	format       string          // one of outputFormats
+	wholeCluster bool            // the command is about the whole cluster
+	said         map[string]bool // the lines that say has printed
+
+	// These are there once the session has begun.
 	*snapshot.Reader
 	settings *settings
-
-	cmd    *cobra.Command
-	format string          // one of outputFormats
-	said   map[string]bool // the lines that say has printed
-
-	// forbidden is the refusal to a user who may see no more than a namespace;
-	// nil for others.
+	// forbidden is the refusal to a user who may not see the settings of the
+	// controller; nil for others.
 	forbidden error
 }
 
-// begin returns a session. A user who may see no more than a namespace has one
-// with settings by the flags alone, unless the command is about the whole
-// cluster: there it would answer wrongly.
-func (c *cli) begin(
-	cmd *cobra.Command, flags *settingsFlags, wholeCluster bool,
-) (*session, error) {
-	client, err := c.client("")
-	if err != nil {
-		return nil, err
+// begin begins the session, once. A user who may not see the settings of the
+// controller has those by the flags alone, unless the command is about the
+// whole cluster: there it would answer wrongly.
+func (s *session) begin(ctx context.Context) error {
+	if s.Reader != nil {
+		return nil
 	}
-	s := &session{cmd: cmd, said: map[string]bool{}}
-	s.settings, err = flags.find(cmd.Context(), client)
-	if apierrors.IsForbidden(err) && !wholeCluster {
-		s.settings = flags.alone
+	client, err := s.cli.client("")
+	if err != nil {
+		return err
+	}
+	s.settings, err = s.flags.find(ctx, client)
+	if apierrors.IsForbidden(err) && !s.wholeCluster {
+		s.settings = s.flags.alone
 		s.forbidden = err
 	} else if err != nil {
-		return nil, err
+		return err
 	}
 	s.Reader = &snapshot.Reader{Client: client, Rules: plan.NewRules(&s.settings.Options.Options)}
-
-	// After an error it is open whether a controller runs, so there is no line.
-	runs, err := s.settings.runs(cmd.Context(), client)
-	if err == nil && !runs {
-		s.say(fmt.Sprintf("No controller runs: "+
-			"Deployment %s has no ready replica, and none holds the Lease.",
-			keyOf(s.settings.deployment)))
-	}
-	return s, nil
+	s.say(s.settings.stalled(ctx, client))
+	return nil
 }
 
 // say prints a line for the user on stderr, beside the answer on stdout. It

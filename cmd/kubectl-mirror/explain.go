@@ -18,7 +18,6 @@ import (
 )
 
 const explainHelp = `Explain why a ConfigMap is, or is not, a copy, or why there is none, and what would change that.
-A source is shown as status shows it, but for an event that has a command for another namespace.
 
 Exit codes: 0 explained, 2 unknown.`
 
@@ -33,33 +32,20 @@ func newExplain(c *cli) *cobra.Command {
 	return c.command(cmd, false, explain)
 }
 
-// explain prints what status prints if the key names a source, also one that is
-// gone, or else an explanation of the ConfigMap or of its absence.
+// explain prints an explanation of a ConfigMap, or of its absence.
 func explain(ctx context.Context, s *session, keys []types.NamespacedName) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
 	key := keys[0]
 	cm, err := s.Get(ctx, key)
 	if err != nil {
 		return err
 	}
-	if !isCopy(cm) {
-		// It may be a source, also one that is gone. That a user may not see
-		// sources is an error only if it is one.
-		found, err := s.sourcesOf(ctx, key)
-		isSource := len(found) > 0 || cm != nil && s.Rules.AsksToBeMirrored(cm)
-		if err != nil && (isSource || !apierrors.IsForbidden(err)) {
-			return err
-		}
-		if len(found) > 0 {
-			for _, source := range found {
-				// Whoever asks may see this namespace only, so there is no
-				// command for another one.
-				if strings.Contains(source.Warning, "kubectl ") {
-					source.Warning = ""
-				}
-			}
-			s.print(&statuses{found, true})
-			return nil
-		}
+	if cm != nil && s.Rules.AsksToBeMirrored(cm) {
+		s.print(&explanation{"ConfigMap " + key.String() + " is a source: kubectl mirror status " +
+			key.String() + " shows how it stands.", ""})
+		return nil
 	}
 	x := &subject{Rules: s.Rules, key: key, cm: cm}
 	x.snap, err = s.Read(ctx, key.Name)
@@ -77,8 +63,8 @@ func explain(ctx context.Context, s *session, keys []types.NamespacedName) error
 	return nil
 }
 
-// explanation is the answer of explain about anything but a source: what the
-// ConfigMap is and why, and what would change that.
+// explanation is the answer of explain: what the ConfigMap is and why, and what
+// would change that.
 type explanation struct {
 	Verdict string `json:"verdict"`
 	Remedy  string `json:"remedy,omitempty"`
@@ -108,47 +94,65 @@ type subject struct {
 }
 
 // explain returns first what the ConfigMap is, and then what a source has to do
-// with it. A ConfigMap with a remedy of its own needs no source to be
-// explained.
+// with it, if that matters.
 func (x *subject) explain() *explanation {
-	what, remedy := x.describe()
-	if remedy != "" {
-		return &explanation{what, remedy}
+	isTarget := x.snap != nil && x.snap.Decision(x.key).State != plan.StateNone
+	why, publish, isMislabelled := strings.Cut(mislabelled(x.Rules, x.cm), ": ")
+	switch {
+	case isMislabelled && !isTarget:
+		what := strings.TrimSuffix(x.describe(), ".")
+		return &explanation{what + ": " + why + ".", publish}
+	case isCopy(x.cm) && x.cm.DeletionTimestamp != nil:
+		return &explanation{x.describe() + " It is being deleted, and stays until it has no " +
+			"finalizers: " + strings.Join(x.cm.Finalizers, ", ") + ".", "have their owners remove them"}
 	}
 	why, remedy := x.explainTarget()
-	return &explanation{what + " " + why, remedy}
+	return &explanation{x.describe() + " " + why, remedy}
 }
 
-// describe returns what the ConfigMap is by its marks, as a sentence. There is
-// a remedy only if it may be meant to be a source, but has the mirror label
-// with another value, such as True: the remedy publishes it.
-func (x *subject) describe() (what, remedy string) {
+// describe returns what the ConfigMap is by its marks, as a sentence.
+func (x *subject) describe() string {
 	if x.cm == nil {
-		return fmt.Sprintf("There is no ConfigMap %s.", x.key), ""
+		return fmt.Sprintf("There is no ConfigMap %s.", x.key)
 	}
 	marks := plan.MarksOf(x.cm)
-	label := x.cm.Labels[x.Label()]
-	hasOtherPart := marks.Itself || x.cm.Annotations[plan.AdoptAnnotation] != "" ||
-		x.snap != nil && x.snap.Decision(x.key).State != plan.StateNone
 	switch {
 	case isCopy(x.cm):
 		return fmt.Sprintf("ConfigMap %s is a copy of %s, by its annotations, of instance %s.",
-			x.key, marks.Source, marks.Instance), ""
-	case marks.Source.Name != "" && x.cm.Annotations[plan.CopyAnnotation] == "":
+			x.key, marks.Source, marks.Instance)
+	case isReleased(x.cm):
 		return fmt.Sprintf("ConfigMap %s was a copy of %s, and is released: "+
-			"no controller changes it.", x.key, marks.Source), ""
-	case label != "" && label != plan.SourceValue && !hasOtherPart:
-		what = fmt.Sprintf("ConfigMap %s is neither a source nor a copy: "+
-			"its label %s=%s does not publish it.", x.key, x.Label(), label)
-		return what, fmt.Sprintf("kubectl label configmap/%s -n %s %s=%s --overwrite",
-			x.key.Name, x.key.Namespace, x.Label(), plan.SourceValue)
+			"no controller changes it.", x.key, marks.Source)
 	}
-	return fmt.Sprintf("ConfigMap %s is neither a source nor a copy.", x.key), ""
+	return fmt.Sprintf("ConfigMap %s is neither a source nor a copy.", x.key)
+}
+
+// mislabelled returns that a ConfigMap has the mirror label with a value that
+// does not publish it, such as True, and the command that publishes it; empty
+// if that is not so, or if the label may have another purpose.
+func mislabelled(r *plan.Rules, cm *corev1.ConfigMap) string {
+	if cm == nil || plan.MarksOf(cm).Itself || isReleased(cm) ||
+		cm.Annotations[plan.AdoptAnnotation] != "" {
+		return ""
+	}
+	value := cm.Labels[r.Label()]
+	if value == "" || value == plan.SourceValue {
+		return ""
+	}
+	return fmt.Sprintf("its label %[1]s=%[2]s does not publish it: "+
+		"kubectl label configmap/%[3]s -n %[4]s %[1]s=%[5]s --overwrite",
+		r.Label(), value, cm.Name, cm.Namespace, plan.SourceValue)
 }
 
 // isCopy reports whether the ConfigMap is a copy, of whatever instance.
 func isCopy(cm *corev1.ConfigMap) bool {
 	return cm != nil && plan.MarksOf(cm).Itself && plan.MarksOf(cm).Source.Name != ""
+}
+
+// isReleased reports whether the ConfigMap was a copy, and has lost the
+// annotation that makes it one.
+func isReleased(cm *corev1.ConfigMap) bool {
+	return plan.MarksOf(cm).Source.Name != "" && cm.Annotations[plan.CopyAnnotation] == ""
 }
 
 // explainTarget returns in which state the target is, and why, and what would
@@ -196,10 +200,6 @@ func (x *subject) explainNoCopy(sources []*plan.Source) (why, remedy string) {
 	case len(sources) == 0:
 		return fmt.Sprintf("no ConfigMap of this name has the label %s=%s",
 			x.Label(), plan.SourceValue), ""
-	}
-	status, note := snapshot.StatusOf(sources[0])
-	if status != snapshot.InSync {
-		return note, ""
 	}
 	return x.ExplainExclusion(sources[0], x.ns)
 }

@@ -1,21 +1,22 @@
 // Command kubectl-mirror is the plug-in `kubectl mirror`: it shows what the
 // controller has done and what it would do, and why.
 //
-//	status   shows which copies of a source are in sync
-//	wait     waits until they are
+//	status   shows what the controller has reported about sources
+//	wait     waits until it reports that they are in sync
 //	explain  explains why a ConfigMap is, or is not, a copy
-//	plan     shows what a controller with other flags would change
+//	plan     shows what a controller, maybe with other flags, would change
 //	purge    deletes copies; no other command writes anything
 //	check    checks the installation
 //
-// Each command goes the same way. [cli.command] parses the arguments. Then
-// [settingsFlags.find] finds the flags of the controller, by which package plan
-// decides. [snapshot.Reader] reads the cluster and decides about each target as
-// the controller does. At the end [session.print] prints the answer, and the
+// Each command goes the same way. [cli.command] parses the arguments.
+// [session.begin] finds the flags of the controller. Then status and wait go by
+// the events of the controller: [snapshot.Reader.Sources]. The other commands
+// read the cluster, and decide about each target as the controller does:
+// [snapshot.Reader.Read]. At the end [session.print] prints the answer, and the
 // command returns an [exitCode].
 //
-// A user who may see a single namespace is served, too: status, wait and
-// explain then go by the events of the controller there.
+// A user who may see a single namespace is served, too: there are events in it,
+// and explain goes by the ConfigMap alone.
 package main
 
 import (

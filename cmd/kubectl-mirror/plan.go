@@ -18,41 +18,47 @@ import (
 
 const planHelp = `Show what a controller with these settings would create, update and delete, and why: before a first
 installation, or before a change of flags. Flags beside --controller change the settings of that one. The command also
-shows the targets that stay as they are: foreign ConfigMaps, copies of a frozen source, targets that a source holds, and
-copies that are out of scope of the flags, which --prune would delete.
+shows the targets that stay as they are: foreign ConfigMaps, copies of a frozen source, targets that a source holds, or
+that another source of the name wins, and copies that are out of scope of the flags, which --prune would delete. With
+SOURCE, a name or NAMESPACE/NAME, show the targets of that source.
 
 Exit codes: 0 nothing to do, 1 there are changes, or copies out of scope, 2 unknown.`
 
 func newPlan(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "plan",
-		Short:   "Show what a controller would change",
-		Long:    planHelp,
-		Example: "  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune",
-		Args:    cobra.NoArgs,
+		Use:   "plan [SOURCE]",
+		Short: "Show what a controller would change",
+		Long:  planHelp,
+		Example: "  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune\n" +
+			"  kubectl mirror plan platform/settings",
+		Args: cobra.MaximumNArgs(1),
 	}
 	return showSettings(c.command(cmd, true, showPlan))
 }
 
 // showPlan prints the changes that the settings lead to.
-func showPlan(ctx context.Context, s *session, _ []types.NamespacedName) error {
-	snap, err := s.Read(ctx, "")
+func showPlan(ctx context.Context, s *session, keys []types.NamespacedName) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	source := append(keys, types.NamespacedName{})[0] // empty: those of all sources
+	snap, err := s.Read(ctx, source.Name)
 	if err != nil {
 		return err
 	}
 	s.say(s.Rules.WithoutTarget(maps.Values(snap.Namespaces)))
-	abandoned, err := s.abandoned(ctx)
+	planned := newChanges(snap, source)
+	planned.Abandoned, err = s.abandoned(ctx)
 	if err != nil {
 		return err
 	}
-	if abandoned > 0 {
-		s.say(fmt.Sprint(abandoned, " copies of the installed controller are abandoned: they have "+
-			"another --mirror-label or --instance, stay, and are in the way. "+
-			"deploy/docs/operate.md says what to do first."))
+	if planned.Abandoned > 0 {
+		s.say("The abandoned copies are those of the installed controller, which has another " +
+			"--mirror-label or --instance. They stay, and are in the way. " +
+			"deploy/docs/operate.md says what to do first.")
 	}
-	changes := newChanges(snap)
-	s.print(changes)
-	return verdict(abandoned == 0 && !changes.needed)
+	s.print(planned)
+	return verdict(planned.Abandoned == 0 && !planned.needed)
 }
 
 // abandoned returns how many copies of the installed controller would be
@@ -79,6 +85,9 @@ func (s *session) abandoned(ctx context.Context) (int, error) {
 // targets, and the targets that stay as they are and are not in sync.
 type changes struct {
 	Targets []*change `json:"targets"`
+	// Abandoned is the number of copies of the installed controller that would
+	// be those of no controller.
+	Abandoned int `json:"abandoned,omitempty"`
 
 	// needed is set if a controller would change a target, or --prune would.
 	needed bool
@@ -97,13 +106,24 @@ type change struct {
 	decision *plan.Change
 }
 
-// newChanges returns the decisions of a snapshot, but those about targets that
-// are in sync, or no targets at all.
-func newChanges(snap *snapshot.Snapshot) *changes {
+// newChanges returns the decisions of a snapshot about the targets of one
+// source or, if the key is empty, of all: but for targets that are in sync, or
+// no targets at all.
+func newChanges(snap *snapshot.Snapshot, source types.NamespacedName) *changes {
 	a := &changes{Targets: []*change{}} // JSON has [], not null
 	for _, c := range snap.All() {
-		if c.State != plan.StateNone && c.State != plan.StateSynced {
+		isAskedFor := source.Name == "" || source == c.Owner
+		if isAskedFor && c.State != plan.StateNone && c.State != plan.StateSynced {
 			a.add(c, snap.Reason(c))
+		}
+		for _, superseded := range snap.Superseded(c) {
+			if isAskedFor || source == superseded.Key {
+				row := *c
+				row.Op = plan.OpNone
+				row.State = plan.StateSuperseded
+				row.Owner = superseded.Key
+				a.add(&row, c.Owner.String()+" has precedence")
+			}
 		}
 	}
 	return a
@@ -130,6 +150,9 @@ func (a *changes) table(w io.Writer) {
 		counts[row.Operation]++
 	}
 	printTable(w, []string{"Operation", "ConfigMap", "Source", "Reason"}, rows)
+	if a.Abandoned > 0 {
+		counts["abandoned"] = a.Abandoned
+	}
 	var parts []string
 	for _, operation := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%s %d", operation, counts[operation]))

@@ -65,6 +65,9 @@ type purge struct {
 // run prints the copies and, unless something is against that, deletes them.
 func (p *purge) run(ctx context.Context, s *session, keys []types.NamespacedName) error {
 	p.session = s
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
 	source := append(keys, types.NamespacedName{})[0] // empty: copies of all sources
 	if err := p.list(ctx, source); err != nil {
 		return err

@@ -85,6 +85,7 @@ func everyState() *snapshot.Reader {
 	copied(add(plantest.Source("dev-a", "ruled-out")), "team-a")
 	copied(add(plantest.Source("platform", "narrowed", of("prod-"))), "team-a")
 	copied(plantest.Source("platform", "gone"), "team-a")
+	copied(plantest.Source("platform", "ending"), "team-a", plantest.Deleting, plantest.Finalizer)
 	copied(plantest.Source("platform", "unlabelled"), "team-a")
 	add(plantest.ConfigMap("team-b", "large", large), plantest.ConfigMap("platform", "unlabelled"),
 		plantest.Source("dev-a", "ignored"), plantest.Source("platform", "kube-root-ca.crt"),

@@ -65,31 +65,48 @@ func (s *settings) runs(ctx context.Context, client kubernetes.Interface) (bool,
 	if ready || !s.leaderElect {
 		return ready, nil
 	}
-	holder, err := s.leader(ctx, client)
+	holder, _, err := s.lease(ctx, client)
 	return holder != "", err
 }
 
-// leader returns the Pod that holds the Lease and renews it; empty if there is
-// none. Whether the Lease has expired is a matter of the API server's clock:
-// that of the user may be wrong. The answer to a review has the time.
-func (s *settings) leader(ctx context.Context, client kubernetes.Interface) (string, error) {
+// stalled returns a line that no controller renews the Lease; empty if one
+// does, if there is none to be renewed, or if the user may not see it.
+func (s *settings) stalled(ctx context.Context, client kubernetes.Interface) string {
+	if s.deployment == nil || !s.leaderElect {
+		return ""
+	}
+	_, age, err := s.lease(ctx, client)
+	if err != nil || age < time.Minute {
+		return ""
+	}
+	return fmt.Sprintf("No controller has renewed Lease %s/%s for a minute: "+
+		"what was reported before may not hold any more.", s.leaseNamespace, s.leaseName)
+}
+
+// lease returns the Pod that holds the Lease and renews it, and the age of the
+// last renewal. The Pod is empty if there is none. Without a Lease the age is
+// centuries. Whether the Lease has expired is a matter of the API server's
+// clock: that of the user may be wrong. The answer to a review has the time.
+func (s *settings) lease(
+	ctx context.Context, client kubernetes.Interface,
+) (pod string, age time.Duration, err error) {
 	lease, err := client.CoordinationV1().Leases(s.leaseNamespace).
 		Get(ctx, s.leaseName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return "", nil
-	} else if err != nil {
-		return "", err
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", 0, err
 	}
-	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
-	expires := record.RenewTime.Add(time.Duration(record.LeaseDurationSeconds) * time.Second)
-
 	review, err := client.AuthenticationV1().SelfSubjectReviews().
 		Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if review.CreationTimestamp.After(expires) { // not on an error: it is zero then
-		return "", nil
+	if err != nil {
+		return "", 0, err
 	}
-	pod, _, _ := strings.Cut(record.HolderIdentity, "_") // its name and a random number
-	return pod, err
+	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+	age = review.CreationTimestamp.Sub(record.RenewTime.Time)
+	if age > time.Duration(record.LeaseDurationSeconds)*time.Second {
+		return "", age, nil
+	}
+	pod, _, _ = strings.Cut(record.HolderIdentity, "_") // its name and a random number
+	return pod, age, nil
 }
 
 // settingsFlags are the flags by which a user chooses the settings:

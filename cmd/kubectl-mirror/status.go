@@ -1,15 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -29,34 +33,39 @@ const statusTable = `
   NotKnown      the controller has not reported                       goes on     2 at its timeout
 `
 
-const statusHelp = `Show each source of a namespace with the number of its targets by state. With SOURCE, a name or
-NAMESPACE/NAME, show the targets that are not in sync, with the state and the reason.
+const statusHelp = `Show what the controller has reported about the present version of each source of a namespace: the number
+of its targets by state, and the warnings that can still hold. With SOURCE, a name or NAMESPACE/NAME, show the text of
+the warnings. With --problems show only what is wrong, one warning a line.
 ` + statusTable + `
-A user who may read no more than the sources and events of a namespace sees what the controller has reported about the
-present version of each source. That does not show which namespaces or flags have changed since, and a user who may
-write events in that namespace can forge it. A source that is gone is shown to that user if SOURCE names it.
+Reports are events. They do not show which namespaces or flags have changed since, and a user who may write events in the
+namespace of a source can forge them. kubectl mirror plan SOURCE reads the cluster instead, and lists single targets.
 
-Exit codes: 0 all are InSync, or OutOfScope without copies; 1 not all; 2 not known.`
+Exit codes: 0 all are InSync, or nothing is wrong; 1 not so; 2 not known.`
 
 func newStatus(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "status [SOURCE...]",
-		Short:   "Show which copies are in sync",
-		Long:    statusHelp,
-		Example: "  kubectl mirror status -A\n  kubectl mirror status settings -n platform",
+		Use:   "status [SOURCE...]",
+		Short: "Show which copies are in sync",
+		Long:  statusHelp,
+		Example: "  kubectl mirror status -A\n  kubectl mirror status settings -n platform\n" +
+			"  kubectl mirror status -A --problems",
 	}
 	everywhere := cmd.Flags().BoolP("all-namespaces", "A", false,
 		"Show the sources of all namespaces.")
+	problems := cmd.Flags().Bool("problems", false,
+		"Show only what is wrong now, with the remedy.")
 	return c.command(cmd, false, func(
 		ctx context.Context, s *session, keys []types.NamespacedName,
 	) error {
-		details := len(keys) > 0
+		view := details
 		switch {
-		case details && *everywhere:
+		case len(keys) > 0 && *everywhere:
 			return errors.New("--all-namespaces beside SOURCE: give one of the two")
 		case *everywhere:
+			view = sourceTable
 			keys = append(keys, types.NamespacedName{})
-		case !details:
+		case len(keys) == 0:
+			view = sourceTable
 			namespace, _, err := c.ToRawKubeConfigLoader().Namespace()
 			if err != nil {
 				return err
@@ -67,8 +76,27 @@ func newStatus(c *cli) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		s.print(&statuses{sources, details})
-		return exitOf(sources, (*snapshot.Source).IsInSync)
+		if *problems {
+			sources = slices.DeleteFunc(sources, isWell)
+			s.print(&statuses{sources, problemTable})
+			return exitOf(sources, isWell)
+		}
+		s.print(&statuses{sources, view})
+		return exitOf(sources, isInSync)
+	})
+}
+
+// isInSync reports whether nothing is to be done for a source, and nothing is
+// in its way.
+func isInSync(s *snapshot.Source) bool { return s.Status == snapshot.InSync }
+
+// isWell reports whether a source is in sync, and has no warnings.
+func isWell(s *snapshot.Source) bool { return isInSync(s) && len(warningsOf(s)) == 0 }
+
+// warningsOf returns the warnings about a source.
+func warningsOf(s *snapshot.Source) []snapshot.Message {
+	return slices.DeleteFunc(slices.Clone(s.Messages), func(m snapshot.Message) bool {
+		return m.Reason == plan.ReasonHeld // that is what the source asks for
 	})
 }
 
@@ -79,11 +107,18 @@ func newStatus(c *cli) *cobra.Command {
 func (s *session) sources(
 	ctx context.Context, keys []types.NamespacedName,
 ) ([]*snapshot.Source, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
 	all := []*snapshot.Source{} // JSON has [], not null
 	for _, key := range keys {
-		found, err := s.sourcesOf(ctx, key)
-		if err == nil && len(found) == 0 && key.Namespace != "" {
-			err = s.noSource(ctx, key)
+		found, err := s.Sources(ctx, key)
+		isGone := len(found) == 0 || key.Name != "" && found[0].Status == snapshot.Gone
+		switch {
+		case apierrors.IsForbidden(err) && key.Namespace == "":
+			err = cmp.Or(s.forbidden, err)
+		case err == nil && isGone && key.Namespace != "":
+			err = s.explainGone(ctx, key, found)
 		}
 		if err != nil {
 			return nil, err
@@ -93,59 +128,32 @@ func (s *session) sources(
 	return all, nil
 }
 
-// sourcesOf returns the statuses of the sources that one key names: by what the
-// cluster holds or, if the user may not see that, by what the controller has
-// reported in the namespace. With a name it reads nothing of other names.
-func (s *session) sourcesOf(
-	ctx context.Context, key types.NamespacedName,
-) ([]*snapshot.Source, error) {
-	if s.forbidden == nil {
-		found, err := s.sourcesInCluster(ctx, key)
-		if !apierrors.IsForbidden(err) {
-			return found, err
-		}
-		s.forbidden = err // also for the next key, and the next round of wait
-	}
-	if key.Namespace == "" {
-		return nil, s.forbidden
-	}
-	return s.SourcesByReports(ctx, key)
-}
-
-// sourcesInCluster reads what the cluster holds and, from the events, what no
-// object shows: a rejected write, and a fight.
-func (s *session) sourcesInCluster(
-	ctx context.Context, key types.NamespacedName,
-) ([]*snapshot.Source, error) {
-	snap, err := s.Read(ctx, key.Name)
-	if err != nil {
-		return nil, err
-	}
-	sources := snap.Sources(key.Namespace)
-	reports, err := s.Reports(ctx, key.Namespace)
-	for _, source := range sources {
-		source.Learn(reports[source.Key()])
-	}
-	return sources, err
-}
-
-// noSource returns an error with the reason why a key names no source. A user
-// often means a copy, so that has an error of its own.
-func (s *session) noSource(ctx context.Context, key types.NamespacedName) error {
+// explainGone sets the note of a source that is gone, if there is a ConfigMap
+// that shows why. If there is no report on it either, it returns an error. A
+// user often means a copy, so that has an error of its own.
+func (s *session) explainGone(
+	ctx context.Context, key types.NamespacedName, found []*snapshot.Source,
+) error {
 	label := s.Rules.Label() + "=" + plan.SourceValue
 	if key.Name == "" {
 		return fmt.Errorf("no source in namespace %s: no ConfigMap there has the label %s; "+
 			"-A shows those of all namespaces", key.Namespace, label)
 	}
 	cm, err := s.Get(ctx, key)
+	why := mislabelled(s.Rules, cm)
 	switch {
 	case err != nil && !apierrors.IsForbidden(err):
 		return err
-	case err == nil && cm != nil && plan.MarksOf(cm).Itself:
+	case len(found) > 0:
+		found[0].Note = cmp.Or(why, found[0].Note)
+		return nil
+	case isCopy(cm):
 		return fmt.Errorf("%s is a copy of %s: ask about that", key, plan.MarksOf(cm).Source)
+	case why != "":
+		return fmt.Errorf("no source %s: %s", key, why)
 	}
 	return fmt.Errorf("no source %s: no ConfigMap of this name has the label %s there, "+
-		"and no copy is known", key, label)
+		"and no copies were reported to expire", key, label)
 }
 
 // exitOf returns the exit code for sources, each of which has to succeed: the
@@ -168,50 +176,89 @@ func exitOf(sources []*snapshot.Source, succeeds func(*snapshot.Source) bool) ex
 type statuses struct {
 	Sources []*snapshot.Source `json:"sources"`
 
-	// details has the table show the targets of each source that are neither in
-	// sync nor held, instead of one row a source.
-	details bool
+	view view
 }
 
-// table prints one row a source: its number of targets by state, and the reason
-// of its warning. With details it prints each source at length.
+// view is how sources are shown.
+type view int
+
+const (
+	details      view = iota // each source at length
+	sourceTable              // one row a source
+	problemTable             // one row for each warning, and each source not in sync
+)
+
+// table prints the sources as their view has them.
 func (a *statuses) table(w io.Writer) {
-	if a.details {
+	switch {
+	case a.view == details:
 		for _, s := range a.Sources {
 			printSource(w, s)
 		}
-		return
-	}
-	if len(a.Sources) == 0 {
+	case a.view == problemTable && len(a.Sources) == 0:
+		printLines(w, "No problems found.")
+	case len(a.Sources) == 0:
 		printLines(w, "No sources found.")
+	case a.view == problemTable:
+		a.printProblems(w)
+	default:
+		a.printRows(w)
 	}
+}
+
+// printRows prints the number of targets of each source by state, and the
+// reasons of its events.
+func (a *statuses) printRows(w io.Writer) {
 	columns := []string{"Namespace", "Name", "Status", "Targets"}
 	for _, state := range plan.Counted {
 		columns = append(columns, state.String())
 	}
-	columns = append(columns, "Warning")
+	columns = append(columns, "Until", "Events")
 	var rows [][]any
 	for _, s := range a.Sources {
 		row := []any{s.Namespace, s.Name, s.Status, s.Total()}
 		for _, state := range plan.Counted {
 			row = append(row, s.Count(state))
 		}
-		reason, _, _ := strings.Cut(s.Warning, ":")
-		rows = append(rows, append(row, reason))
+		var reasons []string
+		for _, m := range s.Messages {
+			reasons = append(reasons, m.Reason)
+		}
+		rows = append(rows, append(row, s.Until, strings.Join(reasons, ",")))
 	}
 	printTable(w, columns, rows)
 }
 
-// printSource prints a source with its note and its warning, and the targets
-// that are neither in sync nor held: a reader looks for what is wrong, and the
-// others may be thousands.
-func printSource(w io.Writer, s *snapshot.Source) {
+// printProblems prints the warnings about each source or, if there is none, its
+// status and the reason of that.
+func (a *statuses) printProblems(w io.Writer) {
 	var rows [][]any
-	for _, t := range s.Targets {
-		if t.State != plan.StateSynced.String() && t.State != plan.StateHeld.String() {
-			rows = append(rows, []any{t.Namespace, t.State, t.Reason})
+	for _, s := range a.Sources {
+		warnings := warningsOf(s)
+		if len(warnings) == 0 {
+			warnings = []snapshot.Message{{Reason: s.Status, Text: s.Note}}
+		}
+		for _, m := range warnings {
+			until := ""
+			if m.Reason == plan.ReasonExpiring {
+				until = s.Until
+			}
+			rows = append(rows, []any{s.Namespace, s.Name, m.Reason, until, m.Text})
 		}
 	}
-	printLines(w, s.Key().String()+": "+s.Summary(), s.Note, s.Warning)
-	printTable(w, []string{"Target", "State", "Reason"}, rows)
+	printTable(w, []string{"Namespace", "Name", "Problem", "Until", "Message"}, rows)
+}
+
+// printSource prints a source with the age of its report, its events and its
+// note.
+func printSource(w io.Writer, s *snapshot.Source) {
+	printLines(w, s.Key().String()+": "+s.Summary())
+	if !s.Reported.IsZero() {
+		age := max(0, time.Since(s.Reported.Time))
+		printLines(w, "as reported "+duration.HumanDuration(age)+" ago")
+	}
+	for _, m := range s.Messages {
+		printLines(w, m.Reason+": "+m.Text)
+	}
+	printLines(w, s.Note)
 }

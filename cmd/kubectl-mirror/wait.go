@@ -2,20 +2,28 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 const waitHelp = `Wait until every target of some sources holds what its source holds now, or is held by its source.
 SOURCE is a name or NAMESPACE/NAME.
 ` + statusTable + `
-The exit code is the highest of all sources. Copies that expire are no targets: wait does not wait for them.`
+The exit code is the highest of all sources. Copies that expire are no targets: wait does not wait for them. While the API
+server restarts or refuses answers, wait goes on until its timeout, and prints each error once. It does not end with 0
+while no controller renews its Lease, if you may see that.`
 
 func newWait(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
@@ -26,73 +34,137 @@ func newWait(c *cli) *cobra.Command {
 			"kubectl mirror wait platform/settings --timeout=2m",
 		Args: cobra.MinimumNArgs(1),
 	}
-	timeout := cmd.Flags().Duration("timeout", 5*time.Minute,
+	wait := &waiting{}
+	cmd.Flags().DurationVar(&wait.timeout, "timeout", 5*time.Minute,
 		"Time after which the command ends with exit code 1 or 2.")
-	ignoreBlocked := cmd.Flags().Bool("ignore-blocked", false,
-		"Do not fail if targets are rejected or blocked.")
 	// A pipeline of an owner who cannot remove what blocks a target passes with
 	// --ignore-blocked.
-	return c.command(cmd, false, func(
-		ctx context.Context, s *session, keys []types.NamespacedName,
-	) error {
-		sources, err := s.wait(ctx, keys, *timeout, *ignoreBlocked)
-		if err != nil {
-			return err
-		}
-		s.print(&statuses{sources, true})
-		return exitOf(sources, func(source *snapshot.Source) bool {
-			return source.Succeeds(*ignoreBlocked)
-		})
-	})
+	cmd.Flags().BoolVar(&wait.ignoreBlocked, "ignore-blocked", false,
+		"Do not fail if targets are rejected or blocked.")
+	return c.command(cmd, false, wait.run)
 }
 
-// wait reads the sources again and again, until none goes on or the time is
-// over, and returns the last statuses that it has read. Meanwhile it prints
-// which sources go on.
-func (s *session) wait(
-	ctx context.Context, keys []types.NamespacedName, timeout time.Duration, ignoreBlocked bool,
-) (last []*snapshot.Source, err error) {
-	limited, cancel := context.WithTimeout(ctx, timeout)
+// waiting is one run of the command.
+type waiting struct {
+	*session
+
+	// These are the flags, under their names.
+	timeout       time.Duration
+	ignoreBlocked bool
+
+	last []*snapshot.Source // as they were read last; nil before the first time
+	code exitCode           // that of last
+}
+
+// run reads the sources again and again, until the answer stands or the time is
+// over.
+func (w *waiting) run(ctx context.Context, s *session, keys []types.NamespacedName) error {
+	w.session = s
+	limited, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	for {
 		began := time.Now()
-		sources, err := s.sources(limited, keys)
+		pause := time.Second
+		sources, err := w.sources(limited, keys)
 		switch {
+		case err == nil && w.isEnd(limited, sources):
+			w.print(&statuses{sources, details})
+			return w.code
 		case err == nil:
-			last = sources
+			// Large clusters are read seldom: at most a sixth of the time goes
+			// into reading.
+			pause = max(pause, 5*time.Since(began))
 		case limited.Err() != nil:
 			// The time ended in the middle of a request.
-		case last != nil && utilnet.IsConnectionRefused(err):
-			// The API server has answered before, so it may be starting again.
+		case w.last == nil && !mayPass(err):
+			return err
 		default:
-			return nil, err
-		}
-		if last != nil && !s.anyGoesOn(last, ignoreBlocked) {
-			return last, nil
+			w.say("Not read, and tried again until the timeout: " + brief(err))
 		}
 		select {
-		// Large clusters are read seldom: at most a sixth of the time goes into
-		// reading.
-		case <-time.After(max(time.Second, 5*time.Since(began))):
+		case <-time.After(pause):
 		case <-limited.Done():
-			if last == nil {
-				return nil, fmt.Errorf("--timeout=%v: over before the cluster was read", timeout)
-			}
-			s.say(fmt.Sprintf("Timed out after %v", timeout))
-			return last, nil
+			return w.timedOut()
 		}
 	}
 }
 
-// anyGoesOn reports whether a source may still change by itself. It prints
-// which do, and in which status they are.
-func (s *session) anyGoesOn(sources []*snapshot.Source, ignoreBlocked bool) (goesOn bool) {
+// isEnd reports whether no source may still change by itself. Otherwise it
+// prints which may, and in which status they are.
+func (w *waiting) isEnd(ctx context.Context, sources []*snapshot.Source) bool {
+	w.last = sources
+	isEnd := true
 	for _, source := range sources {
-		if source.GoesOn(ignoreBlocked) {
-			goesOn = true
-			s.say(fmt.Sprintf("%s: %s", source.Key(), source.Summary()))
-			s.say(source.Warning)
+		if !source.GoesOn(w.ignoreBlocked) {
+			continue
+		}
+		isEnd = false
+		w.say(fmt.Sprintf("%s: %s", source.Key(), source.Summary()))
+		for _, m := range source.Messages {
+			// Copies that expire are not waited for, and a source that has just
+			// come back may keep them.
+			if m.Reason != plan.ReasonExpiring {
+				w.say(m.Reason + ": " + m.Text)
+			}
 		}
 	}
-	return goesOn
+	w.code = exitOf(sources, func(source *snapshot.Source) bool {
+		return source.Succeeds(w.ignoreBlocked)
+	})
+	if w.code != exitYes {
+		return isEnd
+	}
+	// All is in sync by the reports. If nobody reports, that may have changed.
+	stalled := w.settings.stalled(ctx, w.Client)
+	if stalled != "" {
+		w.code = exitNo
+		w.say(stalled)
+	}
+	return stalled == ""
+}
+
+// timedOut prints the sources as they were read last.
+func (w *waiting) timedOut() error {
+	if w.last == nil {
+		return fmt.Errorf("--timeout=%v: over before the cluster was read", w.timeout)
+	}
+	w.say(fmt.Sprintf("Timed out after %v", w.timeout))
+	w.print(&statuses{w.last, details})
+	return w.code
+}
+
+// codeOf returns the code of an answer of the API server, or of a balancer
+// before it; 0 if there was no answer.
+func codeOf(err error) int {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return int(status.Status().Code)
+	}
+	return 0
+}
+
+// mayPass reports whether an error may pass without anybody's doing: an API
+// server restarts, or a balancer finds none.
+func mayPass(err error) bool {
+	code := codeOf(err)
+	if code != 0 {
+		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
+	}
+	var request *url.Error
+	var certificate *tls.CertificateVerificationError
+	var lookup *net.DNSError
+	return errors.As(err, &request) && !errors.As(err, &certificate) && !errors.As(err, &lookup)
+}
+
+// brief returns an error without what differs each time that it comes, such as
+// the request, or a page of HTML.
+func brief(err error) string {
+	code := codeOf(err)
+	if code >= http.StatusInternalServerError {
+		return fmt.Sprintf("%d %s", code, http.StatusText(code))
+	}
+	for errors.Unwrap(err) != nil {
+		err = errors.Unwrap(err)
+	}
+	return err.Error()
 }

@@ -79,8 +79,7 @@ func (l *ladder) climb(n int) {
 	})
 	for range *few {
 		if n <= largestAsked {
-			l.asking("status", "-A")
-			l.asking("plan")
+			l.asking("plan") // the only command that reads all copies
 		}
 	}
 	for round := range *few { // at last: a bare informer is the largest program of all

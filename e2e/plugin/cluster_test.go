@@ -92,28 +92,27 @@ func TestKubectlStatus(t *testing.T) {
 	superseded := w.CreateSource(b, "settings")
 	frozen := w.CreateSource(w.Home, "frozen")
 	viewer := newViewer(w)
-	viewer.says(1, "wait platform/frozen --timeout=3s", "platform/frozen: Pending, 3 pending\n"+
-		"TARGET  STATE  REASON\nteam-a  pending  there is no copy yet\n"+
-		"team-b  pending  there is no copy yet\nteam-c  pending  there is no copy yet",
-		"platform/frozen: Pending, 3 pending\nTimed out after ")
+	viewer.says(2, "wait platform/frozen --timeout=3s", "platform/frozen: NotKnown\nno controller of instance ",
+		"platform/frozen: NotKnown\nTimed out after ")
+	viewer.says(1, "plan platform/frozen", "create  team-a/frozen  platform/frozen  there is no copy yet", "\nIn all: create 3.")
 
 	w.Start()
 	w.WaitInSync(winner, a)
 	w.WaitInSync(superseded, c)
 	w.WaitInSync(frozen, a, b, c)
 	w.WaitEvent(b, "settings", "Superseded")
-	viewer.prints(0, "wait frozen -n platform", "platform/frozen: InSync, 3 synced")
+	viewer.says(0, "wait frozen -n platform", "platform/frozen: InSync, 3 synced\nas reported ")
 	w.Edit(w.Home, "frozen", suite.WithAnnotation(plan.SelectorAnnotation, "a==b==c"))
 	w.WaitEvent(w.Home, "frozen", "InvalidAnnotation")
-	viewer.prints(1, "status settings -n team-b", "team-b/settings: Blocked, 1 synced, 1 superseded\n"+
-		"Superseded: Not copied to namespace team-a: source platform/settings of the same name has precedence. A source in "+
-		"a namespace that cannot be a target comes first, then the older source. Rename one of the two.\n"+
-		"TARGET  STATE  REASON\nteam-a  superseded  platform/settings has precedence")
+	viewer.says(1, "status settings -n team-b", "team-b/settings: Blocked, 1 synced, 1 superseded\nas reported ",
+		" ago\nSuperseded: Not copied to namespace team-a: source platform/settings of the same name has precedence. ",
+		"\nkubectl mirror plan team-b/settings shows single targets")
+	viewer.says(0, "plan team-b/settings", "superseded  team-a/settings  team-b/settings  platform/settings has precedence")
 	viewer.prints(1, "status -A", shown(t, "status -A"))
 	viewer.says(2, "status configmap/other -n team-b", "no source team-b/other")
 	viewer.says(2, "status -n nowhere", "no source in namespace nowhere")
 	half := newPerson(w, "half", may("", "configmaps", "list", "get"))
-	half.says(2, "status -A", `cannot list resource "namespaces"`)
+	half.says(2, "status -A", `cannot list resource "events"`)
 	half.says(0, "explain team-a/settings", "is a copy of platform/settings, ", "Its content matches its checksum.")
 
 	mine := w.Create(a, "handed-over", suite.SetImmutable)
@@ -191,7 +190,7 @@ func TestKubectlPurge(t *testing.T) {
 	w.as(newPerson(w.World, "unsure", unsure...).kubeconfig).says(2, "purge --yes", "no controller runs: leases")
 	purger.prints(0, "purge --dry-run", "OPERATION  CONFIGMAP  SOURCE\ndelete  team-a/other  platform/other\n"+
 		"delete  team-a/settings  platform/settings\nIn all: delete 2.")
-	purger.says(1, "plan --instance=another", "2 copies of the installed controller are abandoned: ")
+	purger.says(1, "plan --instance=another", "The abandoned copies are those of the installed ", "\nIn all: abandoned 2,")
 	elsewhere := w.CreateNamespace("other-"+w.Home, nil).Name
 	theirs := w.Create(elsewhere, "settings", w.MarksOfCopy(a, elsewhere, "settings")...)
 	purger.says(1, "purge", "Nothing was changed. --yes answers the question.")

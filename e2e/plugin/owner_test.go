@@ -12,10 +12,10 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestC70States is the table of the help, once by an admin, who reads the cluster, and once by a publisher, who has
-// edit in the namespace of the sources, and sees events alone. Each change is followed by a wait at once: a report from
-// before the change does not count. More targets than the first page of a list has are in sync. A tenant has view in a
-// target: no command is for another namespace.
+// TestC70States is the table of the help, once by an admin and once by a publisher, who has edit in the namespace of the
+// sources: both have the same exit code and the same first line. Each change is followed by a wait at once: a report
+// from before the change does not count. More targets than the first page of a list has are in sync. A tenant has view
+// in a target: no command is for another namespace.
 func TestC70States(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b", "c")
@@ -24,21 +24,21 @@ func TestC70States(t *testing.T) {
 	publisher, tenant := newMember(w, "edit", w.Home), newMember(w, "view", a)
 	both := func(code int, command string, texts ...string) {
 		t.Helper()
-		admin(w).says(code, command, texts...)
-		publisher.says(code, command, texts...)
+		first, _, _ := strings.Cut(admin(w).says(code, command, texts...).out, "\n")
+		publisher.says(code, command, append(texts, first)...)
 	}
 	bothUntil := func(code int, command string, texts ...string) {
 		t.Helper()
 		admin(w).until(code, command, texts...)
-		publisher.until(code, command, texts...)
+		both(code, command, texts...)
 	}
 	w.CreateSource(w.Home, "settings", suite.WithAnnotation(plan.PrefixAnnotation, a))
-	publisher.says(2, "status settings", "platform/settings: NotKnown\nno report in the last hour: no controller of ")
-	publisher.says(2, "wait settings --timeout=5s", "Timed out after ")
+	both(2, "status platform/settings", "platform/settings: NotKnown\nno controller of instance ")
+	both(2, "wait platform/settings --timeout=5s", "Timed out after ")
 	p := w.Start(suite.Graced(time.Hour)...)
 	arrives := func(counts string, targets ...string) {
 		t.Helper()
-		both(0, "wait platform/settings", "platform/settings: InSync, "+counts)
+		both(0, "wait platform/settings", "platform/settings: InSync, "+counts, "!will be deleted")
 		w.ExpectInSync(w.Live(w.Home, "settings"), targets...)
 	}
 	edit := func(options ...suite.Option) { w.Edit(w.Home, "settings", options...) }
@@ -54,8 +54,8 @@ func TestC70States(t *testing.T) {
 	edit(suite.WithoutAnnotation(plan.RolloutAnnotation))
 	arrives("33 synced", a, b, c)
 	edit(suite.WithAnnotation(plan.PrefixAnnotation, a))
-	arrives("1 synced, 32 expiring", a)
-	bothUntil(0, "status platform/settings", "\nExpiring: 32 copies in 32 namespaces")
+	both(0, "wait platform/settings", "platform/settings: InSync, 1 synced, 32 expiring", "\nExpiring: 32 copies in 32 namespaces")
+	both(0, "status -n platform", "UNTIL", "  Expiring")
 	edit(suite.WithoutAnnotation(plan.PrefixAnnotation))
 	arrives("33 synced", a, b, c)
 	// Without a controller the last report is of another version.
@@ -69,7 +69,7 @@ func TestC70States(t *testing.T) {
 
 	lift := w.FillQuota(c, 2)
 	w.CreateSource(w.Home, "rejected")
-	w.Create(b, "blocked")
+	inTheWay := w.Create(b, "blocked")
 	w.CreateSource(w.Home, "blocked", suite.WithAnnotation(plan.PrefixAnnotation, a+","+b))
 	fought := w.CreateSource(w.Home, "fought", suite.WithAnnotation(plan.PrefixAnnotation, a))
 	// Ten repairs are a fight. One that was cut, and took effect all the same,
@@ -95,7 +95,6 @@ func TestC70States(t *testing.T) {
 		{0, 1, 1, "fought", "platform/fought: Blocked, 1 fight\n"},
 		{1, 1, 1, "frozen", "platform/frozen: Frozen\n"},
 		{1, 1, 1, "nowhere", "platform/nowhere: NoTargets\n"},
-		{1, 1, 0, "frozen --source-namespace=elsewhere", "platform/frozen: OutOfScope\n"},
 	} {
 		w.Row(row.source, func(w *suite.World) {
 			for _, u := range []*user{admin(w), publisher.in(w)} {
@@ -105,23 +104,46 @@ func TestC70States(t *testing.T) {
 			}
 		})
 	}
-	bothUntil(1, "status platform/rejected", "\nWriteFailed: ", "exceeded quota: no-more")
-	admin(w).until(1, "status platform/rejected", "team-c  rejected  see WriteFailed")
+	both(1, "status platform/rejected", "\nWriteFailed: ", "exceeded quota: no-more")
+	both(1, "status -n platform --problems", "blocked  Foreign  ", "rejected  WriteFailed  ", "frozen  InvalidAnnotation  ",
+		"nowhere  NoTargets  ", "!settings  ")
 	lift()
 	both(0, "wait platform/rejected platform/settings", "platform/rejected: InSync", "platform/settings: InSync")
 	both(1, "wait platform/rejected platform/blocked", "platform/rejected: InSync", "platform/blocked: Blocked")
-	both(0, "explain platform/blocked", "platform/blocked: Blocked", "!kubectl annotate")
+	both(0, "explain platform/blocked", "ConfigMap platform/blocked is a source: kubectl mirror status ")
 	both(1, "status -n platform", "settings  InSync", "blocked  Blocked", "frozen  Frozen", "nowhere  NoTargets")
+	w.Delete(b, inTheWay.Name) // the controller notices that within a minute
+	bothUntil(0, "status platform/blocked", "platform/blocked: InSync, 2 synced", "!Foreign")
 
-	// A source that is gone: until when its copies stay, and how to keep them. A copy names its source.
+	// A source that is gone, or has another label: until when its copies stay, and how to keep them.
 	w.Delete(w.Home, "rejected")
+	w.Edit(w.Home, "blocked", suite.WithLabel(w.Label, "True"))
 	w.WaitEvent(w.Home, "rejected", plan.ReasonExpiring, "33 copies in ")
+	w.WaitEvent(w.Home, "blocked", plan.ReasonExpiring, "2 copies in ")
 	for _, command := range []string{"status", "wait"} {
-		both(1, command+" platform/rejected", "platform/rejected: Gone", "Expiring: 33 copies in 33 namespaces")
+		both(1, command+" platform/rejected", "platform/rejected: Gone, 33 expiring", "Expiring: 33 copies in 33 namespaces")
+		both(1, command+" platform/blocked", "platform/blocked: Gone, 2 expiring", "its label mirror=True does not publish it: "+
+			"kubectl label configmap/blocked -n platform mirror=true --overwrite")
 	}
+	w.Edit(w.Home, "blocked", suite.WithLabel(w.Label, plan.SourceValue))
+	both(0, "wait platform/blocked", "platform/blocked: InSync, 2 synced", "!will be deleted")
 	for _, u := range []*user{admin(w), tenant} {
 		u.says(2, "wait team-a/settings", "team-a/settings is a copy of platform/settings: ask about that")
 	}
+	w.Stop(p)
+
+	// The flags rule out a source, which changes then, and one that is gone expires within a second.
+	p = w.Start("--source-namespace=elsewhere", "--deletion-grace=1s")
+	edit(suite.WithKey("key", "five"))
+	bothUntil(1, "status platform/settings", "platform/settings: OutOfScope, 33 out_of_scope\n", "OutOfScope: Version ")
+	both(1, "wait platform/settings", "platform/settings: OutOfScope")
+	w.Stop(p)
+	p = w.Start("--deletion-grace=1s")
+	w.WaitGone("rejected", a, b, c)
+	bothUntil(1, "status platform/rejected", "platform/rejected: Gone\nit is no source any more: its copies have been "+
+		"deleted since", "!Expiring: ")
+	both(1, "wait platform/rejected", "platform/rejected: Gone\n")
+	arrives("33 synced", a, b, c)
 	w.Stop(p)
 	const copied = "ConfigMap team-a/settings is a copy of platform/settings, by its annotations, of instance "
 	tenant.prints(0, "explain settings", copied+w.Instance+`. Its content matches its checksum.
@@ -130,11 +152,12 @@ To change that: ask the owner of platform/settings to leave your namespace out, 
 	w.OptOut(plan.OptOutValue, "a")
 	tenant.says(0, "explain settings", "It is deleted at the end of the deletion grace", "\nTo change that: remove that ")
 	policies.Sh(w, "kubectl delete events -n "+w.Home+" --all") // the API server does that after an hour
-	publisher.says(2, "status settings", "platform/settings: NotKnown")
+	both(2, "status platform/settings", "platform/settings: NotKnown")
+	both(2, "status platform/rejected", "no source platform/rejected: ")
 	publisher.says(2, "status -A", "cannot find the controller", "mirror-controller-viewer")
 	blind := newPerson(w, "blind", may("", "configmaps", "list", "get"))
 	blind.says(2, "status platform/settings", "events is forbidden: ")
-	blind.says(2, "explain platform/blocked", "events is forbidden: ")
+	blind.says(0, "explain platform/blocked", "ConfigMap platform/blocked is a source: ")
 }
 
 // TestC69OddData has data that no YAML can hold: the copies are identical, and only JSON has a control character.
@@ -150,23 +173,29 @@ func TestC69OddData(t *testing.T) {
 	w.WaitInSync(w.CreateSource(w.Home, "settings", odd, raw), a, b)
 	w.Edit(a, "settings", suite.WithLabel("theirs", "x")) // so the copy is read before its update
 	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithKey("more", "\xff")), a, b)
+	admin(w).says(0, "wait platform/settings", "platform/settings: InSync")
 	w.Stop(p)
 	w.Edit(a, "settings", suite.WithKey("controls", "\x7f\x1b[2J"), suite.WithAnnotation("theirs", "\x7f\x1b[2J"))
 	w.Delete(b, "settings")
 	w.Create(b, "settings", odd, suite.WithAnnotation(plan.CopyAnnotation, b+"/settings"),
 		suite.WithAnnotation(plan.InstanceAnnotation, "\x7f\x1b[2J")) // So it is foreign.
+	prints := func(w *suite.World, command string, code int) {
+		out := admin(w).says(code, command, "").out
+		admin(w).says(code, command+" -o json", "")
+		isControl := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
+		if at := strings.IndexFunc(out, isControl); at >= 0 {
+			w.Errorf("%s: control character at %d of %q", command, at, out)
+		}
+	}
 	for command, code := range map[string]int{
-		"status -A": 1, "status platform/settings": 1, "plan": 1, "explain platform/settings": 0,
-		"explain team-b/settings": 0, "explain team-a/settings": 0, "wait platform/settings --timeout=5s": 1,
-		"purge --dry-run": 0,
+		"plan": 1, "plan platform/settings": 1, "explain team-b/settings": 0, "explain team-a/settings": 0, "purge --dry-run": 0,
 	} {
-		w.Row(command, func(w *suite.World) {
-			out := admin(w).says(code, command, "").out
-			admin(w).says(code, command+" -o json", "")
-			isControl := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
-			if at := strings.IndexFunc(out, isControl); at >= 0 {
-				w.Errorf("control character at %d of %q", at, out)
-			}
-		})
+		w.Row(command, func(w *suite.World) { prints(w, command, code) })
+	}
+	w.Start()
+	w.WaitEvent(w.Home, "settings", plan.ReasonForeign)
+	admin(w).until(1, "wait platform/settings", "Foreign: Not copied to namespace team-b: a copy of instance ")
+	for _, command := range []string{"status -A", "status platform/settings", "status -A --problems"} {
+		w.Row(command, func(w *suite.World) { prints(w, command, 1) })
 	}
 }

@@ -84,4 +84,10 @@ func TestC62AChangeInStages(t *testing.T) {
 	w.WaitEvent(w.Home, "settings", "Held", "3 of 3 namespaces")
 	admin(w).says(0, "wait platform/settings", "InSync, 3 held")
 	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithoutAnnotation(plan.PausedAnnotation)), a, b, canary)
+
+	// A namespace that was just created.
+	added := w.CreateNamespace(w.NS("new"), nil).Name
+	names = strings.NewReplacer("team-new", added, "kubectl mirror explain", Program()+" explain")
+	policies.Sh(w, names.Replace(manual.Commands(t, "deploy/docs/pipelines.md", "--for=create")))
+	w.ExpectInSync(w.Live(w.Home, "settings"), added)
 }

@@ -1,229 +1,225 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// warned are the states of targets that warnings are about, by their reasons.
-var warned = func() map[string]plan.State {
+// stateOf has the state of the targets that an event is about, by the reason of
+// the event.
+var stateOf = func() map[string]plan.State {
 	all := map[string]plan.State{}
 	for _, s := range plan.Counted {
-		if s.IsWarned() {
-			all[s.Event()] = s
-		}
+		all[s.Event()] = s
 	}
 	return all
 }()
 
-// Reports are the newest events about one source, by reason. Mirrored has the
-// number of targets in each state; each warning is about some targets.
-type Reports map[string]*corev1.Event
-
-// Reports returns what controllers of the instance have reported in a
-// namespace, or in all if that is empty, by source.
-func (r *Reader) Reports(
-	ctx context.Context, namespace string,
-) (map[types.NamespacedName]Reports, error) {
-	all := map[types.NamespacedName]Reports{}
-	add := func(e *corev1.Event) {
-		source := types.NamespacedName{
-			Namespace: e.InvolvedObject.Namespace,
-			Name:      e.InvolvedObject.Name,
-		}
-		if all[source] == nil {
-			all[source] = Reports{}
-		}
-		newest := all[source][e.Reason]
-		isOurs := e.Annotations[plan.InstanceAnnotation] == r.Rules.Instance()
-		if isOurs && (newest == nil || isNewer(e, newest)) {
-			all[source][e.Reason] = e
-		}
-	}
-	return all, each(ctx, r.Client.CoreV1().Events(namespace).List,
-		metav1.ListOptions{FieldSelector: "reportingComponent=mirror-controller"}, add)
+// reports are what controllers of one instance have reported about a source.
+type reports struct {
+	// newest has the newest event of each reason, by reason.
+	newest map[string]*corev1.Event
+	// decisive is the newest event that names a version of the source: Mirrored,
+	// or one by which nothing is mirrored, such as NoTargets. So stands the
+	// source. The other events, such as Foreign, are about some targets. Whenever
+	// such a warning ends, the controller sends the decisive event again.
+	decisive *corev1.Event
 }
 
-// isNewer reports whether a was written after b. The times of events have whole
-// seconds, so they do not order them.
+// readReports returns the reports about the sources that a key names, as for
+// [Reader.Sources].
+func (r *Reader) readReports(
+	ctx context.Context, key types.NamespacedName,
+) (map[types.NamespacedName]*reports, error) {
+	all := map[types.NamespacedName]*reports{}
+	add := func(e *corev1.Event) {
+		about := e.InvolvedObject
+		source := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
+		isOurs := e.Annotations[plan.InstanceAnnotation] == r.Rules.Instance()
+		isOfCopy := e.Reason == plan.ReasonRestored
+		if !isOurs || isOfCopy || key.Name != "" && key != source {
+			return
+		}
+		if all[source] == nil {
+			all[source] = &reports{newest: map[string]*corev1.Event{}}
+		}
+		all[source].add(e)
+	}
+	selector := "reportingComponent=mirror-controller"
+	return all, each(ctx, r.Client.CoreV1().Events(key.Namespace).List,
+		metav1.ListOptions{FieldSelector: selector}, add)
+}
+
+func (r *reports) add(e *corev1.Event) {
+	if isNewer(e, r.newest[e.Reason]) {
+		r.newest[e.Reason] = e
+	}
+	if versionOf(e) != "" && isNewer(e, r.decisive) {
+		r.decisive = e
+	}
+}
+
+// isNewer reports whether a was written after b, or there is no b. The times of
+// events have whole seconds, so they do not order them.
 func isNewer(a, b *corev1.Event) bool {
+	if b == nil {
+		return true
+	}
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err == nil && order > 0
 }
 
-// SourcesByReports returns the statuses of one source, or of those in a
-// namespace, by what controllers have reported there. A source that is gone is
-// there if the key names it and its copies expire.
-func (r *Reader) SourcesByReports(
-	ctx context.Context, key types.NamespacedName,
-) (all []*Source, err error) {
-	reports, err := r.Reports(ctx, key.Namespace)
+// versionOf returns the version of the source that an event names; empty if it
+// names none.
+func versionOf(e *corev1.Event) string { return e.Annotations[plan.EventVersion] }
+
+// count returns the number of targets in a state by an event; 0 if the event
+// does not have it.
+func count(e *corev1.Event, state plan.State) int {
+	n, _ := strconv.Atoi(e.Annotations[plan.EventAnnotation(state)])
+	return n
+}
+
+// isNews reports whether an event is about targets that the decisive one does
+// not count, and was written after that.
+func (r *reports) isNews(e *corev1.Event) bool { return isNewer(e, r.decisive) && !r.counts(e) }
+
+// isOver reports whether the decisive event has been written after another one,
+// and counts none of the targets that the other one is about.
+func (r *reports) isOver(e *corev1.Event) bool { return !isNewer(e, r.decisive) && !r.counts(e) }
+
+// counts reports whether the decisive event counts some of the targets that
+// another event is about. That one may have been written before or, as it is
+// repeated while it holds, after the decisive one.
+func (r *reports) counts(e *corev1.Event) bool {
+	return e == r.decisive || r.decisive != nil && count(r.decisive, stateOf[e.Reason]) > 0
+}
+
+// isPast reports whether the last copy is deleted that an event announces to be
+// deleted.
+func isPast(e *corev1.Event) bool {
+	until, err := time.Parse(time.RFC3339, e.Annotations[plan.EventUntil])
+	return err == nil && until.Before(time.Now())
+}
+
+// Sources returns how the sources stand that a key names, by what controllers
+// of the instance have reported. A key without a name stands for the sources of
+// its namespace, and an empty one for those of the whole cluster: of these,
+// sources that the flags do not allow may be those of other controllers, and
+// are left out unless there is a report.
+//
+// A source that is gone is there as long as its copies expire. If the key names
+// it, it is there as long as the API server keeps the report of that.
+func (r *Reader) Sources(ctx context.Context, key types.NamespacedName) (all []*Source, err error) {
+	reported, err := r.readReports(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	add := func(cm *corev1.ConfigMap) {
-		if r.Rules.AsksToBeMirrored(cm) {
-			parsed := r.Rules.ParseSource(cm)
-			all = append(all, reports[parsed.Key].judge(parsed, r.Rules.Instance()))
+		if !r.Rules.AsksToBeMirrored(cm) {
+			return
+		}
+		source := plan.KeyOf(cm)
+		about := reported[source]
+		delete(reported, source)
+		if about != nil || key.Namespace != "" || r.Rules.AllowsSource(source.Namespace) {
+			all = append(all, r.sourceOf(source, cm.ResourceVersion, about))
 		}
 	}
+	isSource := r.Rules.Label() + "=" + plan.SourceValue
 	err = each(ctx, r.Client.CoreV1().ConfigMaps(key.Namespace).List,
-		listOptions(r.Rules.Label()+"="+plan.SourceValue, key.Name), add)
-	if len(all) == 0 && reports[key][plan.ReasonExpiring] != nil {
-		gone := newSource(key)
-		gone.Warning = reports[key].warning()
-		all = append(all, gone)
+		listOptions(isSource, key.Name), add)
+	for source, about := range reported { // those that are left are gone
+		e := about.newest[plan.ReasonExpiring]
+		if e != nil && !about.isOver(e) && (key.Name != "" || !isPast(e)) {
+			all = append(all, goneSource(source, e))
+		}
 	}
+	slices.SortFunc(all, func(a, b *Source) int { return compareKeys(a.Key(), b.Key()) })
 	return all, err
 }
 
-// judge returns the status of a source by the reports alone, which are those of
-// an instance.
-func (r Reports) judge(parsed *plan.Source, instance string) *Source {
-	source := newSource(parsed.Key)
-	source.Status, source.Note = StatusOf(parsed)
-	if source.Status != InSync {
-		return source
-	}
-	source.Warning = r.warning()
-	version := parsed.ConfigMap.ResourceVersion
-	newest := r[plan.ReasonMirrored]
-	noTargets := r[plan.ReasonNoTargets]
+// sourceOf returns how a version of a source stands by the reports about the
+// source; nil: there are none.
+func (r *Reader) sourceOf(key types.NamespacedName, version string, about *reports) *Source {
+	s := newSource(key)
 	switch {
-	case len(r) == 0:
-		source.Status = NotKnown
-		source.Note = fmt.Sprintf("no report in the last hour: "+
-			"no controller of instance %s looks for sources here", instance)
-		return source
-	case r.sinceMirrored(plan.ReasonNoTargets) &&
-		noTargets.Annotations[plan.EventVersion] == version:
-		source.Status = NoTargets
-		newest = noTargets
-	case r.isAbout(version):
-		source.take(r)
-	default:
-		source.Status = Pending
-		source.Note = "the controller has not reported on this version, or has warned since"
-		return source
+	case about == nil && !r.Rules.AllowsSource(key.Namespace):
+		s.Status = NotKnown
+		s.Note = "--source-namespace does not allow it to be a source"
+		return s
+	case about == nil:
+		s.Status = NotKnown
+		s.Note = fmt.Sprintf("no controller of instance %s has reported on it in the last hour: "+
+			"none looks for sources here, or %s", r.Rules.Instance(), unreported)
+		return s
 	}
-	age := duration.HumanDuration(max(0, time.Since(newest.LastTimestamp.Time)))
-	source.Note = "as reported " + age + " ago"
-	return source
-}
-
-// Learn adds what the reports show and no object does: which targets are
-// rejected or fought over. Objects show each of these in another state, also in
-// sync for a moment.
-func (s *Source) Learn(r Reports) {
-	if s.Status == Frozen { // the note has the reason, and its copies stay
-		return
-	}
-	s.Warning = r.warning()
-	fought := r.count(plan.StateFight)
-	if s.Status == InSync && fought == 0 && r.sinceMirrored(plan.ReasonFight) {
-		s.Status = Pending // until the next Mirrored counts it
-	}
-	hasMore := r.count(plan.StateRejected)+fought > 0 && r.isAbout(s.version)
-	if !hasMore || s.Total() == 0 || !s.agreesWith(r) {
-		return
-	}
-	s.take(r)
-	for i, t := range s.Targets {
-		// With a fight, too, a pending target may be the one or the other.
-		if t.State == plan.StatePending.String() && fought == 0 {
-			s.Targets[i].State = plan.StateRejected.String()
-			s.Targets[i].Reason = "see " + plan.ReasonWriteFailed
+	isSettled := about.decisive != nil && versionOf(about.decisive) == version
+	for _, reason := range slices.Sorted(maps.Keys(about.newest)) { // Expiring is the first
+		e := about.newest[reason]
+		isSettled = isSettled && !about.isNews(e)
+		isOfOtherVersion := versionOf(e) != "" && (e != about.decisive || versionOf(e) != version)
+		isOver := isOfOtherVersion || about.isOver(e) || isPast(e)
+		if !isOver && reason != plan.ReasonMirrored { // the status has its numbers
+			s.add(e)
 		}
 	}
-}
-
-// agreesWith reports whether the objects can still be those that the newest
-// Mirrored counts. Then there are as many targets in all. A target that
-// Mirrored counts as rejected or fought over shows in another state, such as
-// pending, so no other state has fewer targets than Mirrored counts.
-func (s *Source) agreesWith(r Reports) bool {
-	reported := 0
-	for _, state := range plan.Counted {
-		reported += r.count(state)
-		isHidden := state == plan.StateRejected || state == plan.StateFight
-		if !isHidden && r.count(state) > s.Count(state) {
-			return false
-		}
+	if !isSettled {
+		s.Status = Pending
+		s.Note = "not reported yet; if that stays so, " + unreported
+		return s
 	}
-	return reported == s.Count(plan.Counted...)
+	s.Reported = about.decisive.LastTimestamp
+	s.take(about.decisive)
+	s.Status = cmp.Or(statusOf[about.decisive.Reason], s.statusOfTargets())
+	waiting := about.decisive.Annotations[plan.EventWaiting]
+	switch {
+	case waiting != "":
+		s.Note = "another source of this name waits for " + waiting + " of the targets, and takes " +
+			"them over when this one goes"
+	case s.Total() != s.Count(plan.StateSynced):
+		s.Note = "kubectl mirror plan " + key.String() + " shows single targets"
+	}
+	return s
 }
 
-// take sets the numbers of targets to those that the newest Mirrored counts.
-func (s *Source) take(r Reports) {
-	clear(s.Counts)
+// goneSource returns how a source stands that is gone, by an Expiring.
+func goneSource(key types.NamespacedName, e *corev1.Event) *Source {
+	s := newSource(key)
+	s.Status = Gone
+	if isPast(e) {
+		s.Note = "it is no source any more: its copies have been deleted since"
+		return s
+	}
+	s.Note = "it is no source any more: its copies in scope are deleted at the end of the grace"
+	s.add(e)
+	s.take(e)
+	return s
+}
+
+// add adds an event that can still hold.
+func (s *Source) add(e *corev1.Event) {
+	s.Messages = append(s.Messages, Message{e.Reason, e.Message})
+	s.Until = cmp.Or(s.Until, e.Annotations[plan.EventFrom])
+}
+
+// take takes over the numbers of targets that an event has.
+func (s *Source) take(e *corev1.Event) {
 	for _, state := range plan.Counted {
-		if n := r.count(state); n != 0 {
+		if n := count(e, state); n != 0 {
 			s.Counts[state.String()] = n
 		}
 	}
-	s.setStatus()
-}
-
-// count returns the number of targets in a state by the newest Mirrored; 0 if
-// there is none.
-func (r Reports) count(state plan.State) (n int) {
-	mirrored := r[plan.ReasonMirrored]
-	if mirrored != nil {
-		n, _ = strconv.Atoi(mirrored.Annotations[plan.EventAnnotation(state)])
-	}
-	return n
-}
-
-// sinceMirrored reports whether there is an event with this reason, and no
-// newer Mirrored.
-func (r Reports) sinceMirrored(reason string) bool {
-	e := r[reason]
-	mirrored := r[plan.ReasonMirrored]
-	return e != nil && (mirrored == nil || isNewer(e, mirrored))
-}
-
-// isAbout reports whether the newest Mirrored has the numbers of a version of
-// the source: no target was pending then, and no newer warning is about targets
-// that it does not count. A warning that still holds is repeated, so it may be
-// newer.
-func (r Reports) isAbout(version string) bool {
-	for reason, state := range warned {
-		if r.sinceMirrored(reason) && r.count(state) == 0 {
-			return false
-		}
-	}
-	mirrored := r[plan.ReasonMirrored]
-	return mirrored != nil && mirrored.Annotations[plan.EventVersion] == version
-}
-
-// warning returns the newest warning that is not over, as "Reason: text"; empty
-// if there is none. One about copies that expire comes first: data will be
-// gone. A warning is over when a newer Mirrored counts none of its targets.
-func (r Reports) warning() string {
-	var first *corev1.Event
-	for reason, e := range r {
-		state := warned[reason]
-		isOver := !r.sinceMirrored(reason) && r.count(state) == 0
-		if e.Type != corev1.EventTypeWarning || isOver {
-			continue
-		}
-		if first == nil || state == plan.StateExpiring ||
-			first.Reason != plan.ReasonExpiring && isNewer(e, first) {
-			first = e
-		}
-	}
-	if first == nil {
-		return ""
-	}
-	return first.Reason + ": " + first.Message
 }

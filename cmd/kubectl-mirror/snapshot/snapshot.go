@@ -1,10 +1,10 @@
-// Package snapshot reads the sources and copies of one controller, and has
-// package plan decide about each target, as the controller would.
+// Package snapshot reads what a cluster shows of one controller: what it has
+// reported about each [Source], and, as a [Snapshot], what is to be done.
 //
 // A [Snapshot] has the same objects as the cache of the controller, read once
-// instead of watched, so its decisions are those of the controller. They leave
-// out what no object shows, such as a write that the API server rejects. The
-// controller reports that in its events: see [Reports]. A [Source] joins both.
+// instead of watched, and package plan decides about each target. So its
+// decisions are those of the controller. They leave out what no object shows,
+// such as a write that the API server rejects: the controller reports that.
 package snapshot
 
 import (
@@ -17,7 +17,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -127,34 +126,16 @@ func listOptions(selector, name string) metav1.ListOptions {
 	return o
 }
 
-// A ConfigMap has up to a megabyte, so the first page of a list is small. A
-// next page has as many objects as fit into pageBytes by the size of the last
-// page.
-const (
-	firstPage   = 25      // objects
-	largestPage = 5000    // objects
-	pageBytes   = 8 << 20 // 8 MiB
-)
-
-// each calls f for every object of a list, which it does not keep. It reads the
-// next page meanwhile.
+// each calls f for every object of a list, which it does not keep. It reads
+// pages of 500 objects, as kubectl does, the next one meanwhile.
 func each[L, T runtime.Object](
 	ctx context.Context,
 	read func(context.Context, metav1.ListOptions) (L, error),
 	o metav1.ListOptions,
 	f func(T),
 ) error {
-	limit := firstPage
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		o.Limit = int64(limit)
-		page, err := read(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		// Size is a method of all types with a protobuf encoding.
-		size := max(1, any(page).(interface{ Size() int }).Size()) // bytes
-		limit = max(firstPage, min(largestPage, meta.LenList(page)*pageBytes/size))
-		return page, nil
+		return read(ctx, o)
 	})
 	pages.PageBufferSize = 1
 	return pages.EachListItemWithAlloc(ctx, o, func(object runtime.Object) error {
@@ -257,6 +238,13 @@ func (s *Snapshot) Copies() (deletions []*plan.Change) {
 // sync.
 func (s *Snapshot) Reason(c *plan.Change) string {
 	return s.Rules.Reason(s.View(c.Key.Name), *c)
+}
+
+// Superseded returns the sources that select a target which another source wins
+// by the decision.
+func (s *Snapshot) Superseded(c *plan.Change) []*plan.Source {
+	place := plan.Target{Namespace: s.Namespaces[c.Key.Namespace]}
+	return s.Rules.Superseded(s.View(c.Key.Name), place, *c)
 }
 
 // compareKeys orders by namespace first, as kubectl get -A does.

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// output is what a program has printed so far.
+type output struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	text    bytes.Buffer
+}
+
+func newOutput() *output {
+	o := &output{}
+	o.changed.L = &o.mu
+	return o
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.changed.Broadcast()
+	return o.text.Write(p)
+}
+
+// await returns when the text is there.
+func (o *output) await(text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for !strings.Contains(o.text.String(), text) {
+		o.changed.Wait()
+	}
+}
+
+// closing is a listener that ends each TLS handshake by the alert "internal error".
+type closing struct {
+	net.Listener
+	ended *counter
+}
+
+func (c closing) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err == nil {
+		_, _ = conn.Read(make([]byte, 1<<10)) // else the client gets a reset, and tries again for ten seconds
+		_, _ = conn.Write([]byte{21, 3, 1, 0, 2, 2, 80})
+		_ = conn.Close()
+		c.ended.add()
+	}
+	return conn, err
+}
+
+// waitFault is what goes wrong for a command that waits.
+type waitFault struct {
+	title   string
+	begin   func(*testing.T, *api)
+	line    string // that the command prints
+	atStart bool   // the command goes on, too, if the fault is there when it begins
+}
+
+// TestC88WaitGoesOn has one fault after another while the command waits, and again when it begins: what a balancer
+// answers, refusals for a moment, and an API server that starts again. Each is printed once, however often it comes, and
+// the answer is that of the end.
+func TestC88WaitGoesOn(t *testing.T) {
+	html := func(code int) func(*testing.T, *api) {
+		return func(_ *testing.T, a *api) { a.with(func() { a.fault = code }) }
+	}
+	var group sync.WaitGroup
+	for _, tc := range []waitFault{
+		{"502", html(502), "502 Bad Gateway", true},
+		{"503", html(503), "503 Service Unavailable", true},
+		{"504", html(504), "504 Gateway Timeout", true},
+		{"401", html(401), "the server has asked for the client to provide credentials", false},
+		{"403", func(_ *testing.T, a *api) {
+			a.with(func() { a.refused = []string{"events"} })
+		}, "events is forbidden: ", false},
+		{"404", html(404), "the server could not find the requested resource", false},
+		{"handshake", func(t *testing.T, a *api) {
+			a.restart(t, func(l net.Listener) net.Listener { return closing{l, &a.faults} })
+		}, "tls: internal error", true},
+		{"refused", func(_ *testing.T, a *api) {
+			a.Close()
+			a.faults.n = 3 // nobody sees them
+		}, "connection refused", true},
+	} {
+		for _, atStart := range []bool{false, true} {
+			name := tc.title
+			if atStart {
+				name += " at the start"
+			}
+			group.Go(func() {
+				t.Run(name, func(t *testing.T) { waitWithFault(t, tc, atStart) })
+			})
+		}
+	}
+	group.Wait()
+}
+
+// waitWithFault has a fault come, and end, while a command waits.
+func waitWithFault(t *testing.T, fault waitFault, atStart bool) {
+	a := newAPI(t, append(installation(0), settingsSource()...)...)
+	stdout, stderr := newOutput(), newOutput()
+	ended := make(chan exitCode)
+	start := func() {
+		go func() { ended <- a.start(t.Context(), "wait platform/settings --timeout=1h", stdout, stderr) }()
+	}
+	if atStart {
+		fault.begin(t, a)
+		start()
+	} else {
+		start()
+		stderr.await("platform/settings: NotKnown\n")
+		fault.begin(t, a)
+	}
+	stderr.await(fault.line)
+	want, answer := exitUnknown, ""
+	if !atStart || fault.atStart {
+		want, answer = exitYes, "platform/settings: InSync, 1 synced\n"
+		a.faults.await(3)
+		a.with(func() {
+			a.fault = 0
+			a.refused = nil
+			a.objects = append(a.objects, events("platform", "settings", "Mirrored version=7 synced=1")...)
+		})
+		a.restart(t, func(l net.Listener) net.Listener { return l })
+	}
+	if code := <-ended; code != want || !strings.HasPrefix(stdout.text.String(), answer) {
+		t.Errorf("got %v and %q, want %v and %q", code, stdout.text.String(), want, answer)
+	}
+	if n := strings.Count(stderr.text.String(), fault.line); n != 1 {
+		t.Errorf("got %d lines with %q, want 1: %q", n, fault.line, stderr.text.String())
+	}
+}
