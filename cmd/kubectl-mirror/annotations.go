@@ -19,31 +19,46 @@ import (
 const followArguments = ": have the annotations of the ClusterRoleBinding follow the arguments: " +
 	"see deploy/docs/policies.md"
 
-// checkSettings compares the flags with the annotations of the
-// ClusterRoleBinding that names the account of the controller. The policies go
-// by these annotations: they cannot read the arguments of a Deployment.
-func (k *checker) checkSettings(ctx context.Context) finding {
-	const label = plan.Domain + "/installation"
-	bindings, err := k.Client.RbacV1().ClusterRoleBindings().
-		List(ctx, metav1.ListOptions{LabelSelector: label})
+// ofInstallation is the label of the ClusterRoleBinding of a controller, by
+// which the bindings of its policies find it.
+const ofInstallation = plan.Domain + "/installation"
+
+// ownBinding returns the ClusterRoleBinding that names the account of the
+// controller; nil if there is none.
+func (k *checker) ownBinding(ctx context.Context) (*rbacv1.ClusterRoleBinding, error) {
+	all, err := k.Client.RbacV1().ClusterRoleBindings().
+		List(ctx, metav1.ListOptions{LabelSelector: ofInstallation})
 	if err != nil {
-		return unknown(err)
+		return nil, err
 	}
 	isAccount := func(s rbacv1.Subject) bool { return account(s.Namespace, s.Name) == k.account() }
-	for _, b := range bindings.Items {
-		if !slices.ContainsFunc(b.Subjects, isAccount) {
-			continue
+	for _, b := range all.Items {
+		if slices.ContainsFunc(b.Subjects, isAccount) {
+			return &b, nil
 		}
-		text := "the annotations of ClusterRoleBinding " + b.Name
-		differs := k.settings.differsFrom(b.Annotations)
-		if len(differs) > 0 {
-			return todo(text + " differ from the flags: " + strings.Join(differs, "; ") +
-				followArguments)
-		}
-		return ok(text + " follow the flags")
 	}
-	return todo("no ClusterRoleBinding with the label " + label + " names " + k.account() +
-		": bind the account as deploy/base/rbac.yaml does")
+	return nil, nil
+}
+
+// checkSettings compares the flags with the annotations of the
+// ClusterRoleBinding. The policies go by these annotations: they cannot read
+// the arguments of a Deployment.
+func (k *checker) checkSettings(ctx context.Context) finding {
+	own, err := k.ownBinding(ctx)
+	switch {
+	case err != nil:
+		return unknown(err)
+	case own == nil:
+		return todo("no ClusterRoleBinding with the label " + ofInstallation + " names " +
+			k.account() + ": bind the account as deploy/base/rbac.yaml does")
+	}
+	text := "the annotations of ClusterRoleBinding " + own.Name
+	differs := k.settings.differsFrom(own.Annotations)
+	if len(differs) > 0 {
+		return todo(text + " differ from the flags: " + strings.Join(differs, "; ") +
+			followArguments)
+	}
+	return ok(text + " follow the flags")
 }
 
 // annotated are the flags that annotations repeat, under their names: see

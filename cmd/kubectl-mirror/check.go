@@ -118,7 +118,7 @@ func (k *checker) check(ctx context.Context) {
 		{"probe/confined", k.confined, k.probeConfined},
 		{"settings", k.confined || k.publishers || k.protected, k.checkSettings},
 		{"publishers", k.publishers, k.checkPolicy(
-			"publisher", "only holders of the verb mirror publish", "admission/publishers")},
+			"labelled-or-marked", "only holders of the verb mirror publish", "admission/publishers")},
 		{"probe/protect-copies", k.protected, k.probeProtected},
 	} {
 		if c.expected {

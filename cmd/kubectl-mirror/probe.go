@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -26,6 +25,7 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 func unmarked(namespace string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mirror-controller-check"},
+		Data:       map[string]string{"key": "value"},
 	}
 }
 
@@ -33,15 +33,17 @@ func unmarked(namespace string) *corev1.ConfigMap {
 // namespace may refuse for reasons of its own, such as a quota.
 const mostProbes = 3
 
-// probeCopy asks whether the controller may create copies in a target.
+// probeCopy asks whether the controller may create copies in a target, and
+// whether they stay as they are sent.
 func (k *checker) probeCopy(ctx context.Context) finding {
 	namespaces, err := (&snapshot.Reader{Client: k.asController}).Namespaces(ctx)
 	if err != nil {
-		return refusal(err)
+		return k.refusal(ctx, err)
 	}
 	// The copy has a source that need not exist, in the first namespace that
 	// may have sources.
 	home := append(slices.Clone(k.settings.SourceNamespaces), k.settings.deployment.Namespace)[0]
+	source := k.Rules.ParseSource(unmarked(home))
 	last := finding{Result: resultNotProbed, Detail: "no namespace is a target yet"}
 	probes := 0
 	for _, target := range slices.Sorted(maps.Keys(namespaces)) {
@@ -49,15 +51,39 @@ func (k *checker) probeCopy(ctx context.Context) finding {
 		if target == home || !isTarget || probes == mostProbes {
 			continue
 		}
-		cm := k.Rules.Desired(k.Rules.ParseSource(unmarked(home)), target, nil)
-		_, err := k.asController.CoreV1().ConfigMaps(target).Create(ctx, cm, dryRun)
+		made, err := k.asController.CoreV1().ConfigMaps(target).
+			Create(ctx, k.Rules.Desired(source, target, nil), dryRun)
 		if err == nil {
-			return ok("the controller may create copies in namespace " + target)
+			return k.compare(source, made)
 		}
-		last = refusal(err)
+		last = k.refusal(ctx, err)
 		probes++
 	}
 	return last
+}
+
+// compare judges the answer to the create of a copy, which admission may have
+// altered.
+func (k *checker) compare(source *plan.Source, made *corev1.ConfigMap) finding {
+	altered := k.Rules.Differs(source, made)
+	switch {
+	case altered != "":
+	case len(made.Finalizers) > 0:
+		altered = "finalizers"
+	case len(made.OwnerReferences) > 0:
+		altered = "owner references"
+	default:
+		return ok("the controller may create copies in namespace " + made.Namespace)
+	}
+	return todo("admission alters copies in namespace " + made.Namespace + ": " + altered +
+		k.leaveOut())
+}
+
+// leaveOut is the remedy for copies that admission alters.
+func (k *checker) leaveOut() string {
+	return fmt.Sprintf(": have the mutating policy or webhook leave out ConfigMaps with the label "+
+		"%s=%s: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations",
+		k.Rules.Label(), plan.CopyValue)
 }
 
 // probeConfined asks for what the two policies that confine the controller have
@@ -76,49 +102,77 @@ func (k *checker) probeConfined(ctx context.Context) finding {
 		},
 		ReportingController: "another",
 	}
+	bindings, err := k.policyBindings(ctx)
+	if err != nil {
+		return unknown(err)
+	}
 	core := k.asController.CoreV1()
 	_, byConfigMap := core.ConfigMaps(own).Create(ctx, unmarked(own), dryRun)
 	_, byEvent := core.Events(own).Create(ctx, event, dryRun)
 	return cmp.Or(
-		k.unlessRefused(aConfigMap, byConfigMap),
-		k.unlessRefused(anEvent, byEvent),
+		k.unlessRefused(aConfigMap, byConfigMap, bindings),
+		k.unlessRefused(anEvent, byEvent, bindings),
 		ok("policies refuse the controller to create "+aConfigMap+", and "+anEvent))
 }
 
 // unlessRefused judges the answer to a request that a policy has to refuse. It
 // returns an empty finding if the policy does.
-func (k *checker) unlessRefused(text string, answer error) finding {
+func (k *checker) unlessRefused(text string, answer error, bindings []policyBinding) finding {
 	switch {
 	case answer == nil:
 		return todo("the API server would let the controller create " + text +
 			": no policy confines it: install deploy/components/admission again; its label and " +
 			k.account() + " must be in the ClusterRoleBinding")
-	case refusedAsConfined(answer):
+	case isRefusedBy(bindings, answer):
 		return finding{}
 	}
 	return unknown(fmt.Errorf("asked for %s as the account of the controller, the answer was: %w",
 		text, answer))
 }
 
-// refusedAsConfined reports whether err is the refusal of the policy in
-// deploy/components/admission/confined, whatever a kustomization adds to its
-// name.
-func refusedAsConfined(err error) bool {
-	byPolicy, _ := regexp.MatchString(`ValidatingAdmissionPolicy '[^']*confined[^']*'`, err.Error())
-	return byPolicy && apierrors.IsForbidden(err)
+type policyBinding = admissionv1.ValidatingAdmissionPolicyBinding
+
+// policyBindings returns the bindings of the policies of the installation,
+// whatever a kustomization adds to their names: they deny, and their parameters
+// are the ClusterRoleBinding of the account, which they know by a label.
+func (k *checker) policyBindings(ctx context.Context) ([]policyBinding, error) {
+	own, err := k.ownBinding(ctx)
+	if err != nil || own == nil {
+		return nil, err
+	}
+	all, err := k.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().
+		List(ctx, metav1.ListOptions{})
+	return slices.DeleteFunc(all.Items, func(b policyBinding) bool {
+		params := b.Spec.ParamRef
+		isOwn := params != nil && params.Selector != nil &&
+			params.Selector.MatchLabels[ofInstallation] == own.Labels[ofInstallation]
+		return !isOwn || !slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
+	}), err
+}
+
+// isRefusedBy reports whether err is the refusal of a policy by one of the
+// bindings. The API server names the binding in its text alone.
+func isRefusedBy(bindings []policyBinding, err error) bool {
+	return apierrors.IsForbidden(err) && slices.ContainsFunc(bindings, func(b policyBinding) bool {
+		return strings.Contains(err.Error(), " with binding '"+b.Name+"' ")
+	})
 }
 
 // refusal judges the error of a request that the controller has to be allowed.
 // The API server has no types for its causes, so the text has to do.
-func refusal(err error) finding {
+func (k *checker) refusal(ctx context.Context, err error) finding {
 	text := err.Error()
+	bindings, _ := k.policyBindings(ctx) // whoever may not see them reads the text alone
 	switch {
 	case strings.Contains(text, "cannot impersonate"):
 		return unknown(fmt.Errorf("you may not impersonate the account of the controller: %w", err))
-	case refusedAsConfined(err):
-		text += followArguments
-	case strings.Contains(text, " cannot "): // RBAC: User "…" cannot create resource "…"
+	case strings.Contains(text, "\" cannot "): // RBAC: User "…" cannot create resource "…"
 		text += grantThem
+	case isRefusedBy(bindings, err) && k.checkSettings(ctx).Result == resultOK:
+		// The policy allows what was sent, so it has seen something else.
+		text += k.leaveOut()
+	case isRefusedBy(bindings, err):
+		text += followArguments
 	}
 	return todo(text)
 }
@@ -145,25 +199,23 @@ func (k *checker) probeProtected(ctx context.Context) finding {
 				": install deploy/components/protect-copies again")
 		}
 	}
-	return k.checkPolicy("protected", "only the controller changes copies", "protect-copies")(ctx)
+	return k.checkPolicy("marked", "only the controller changes copies", "protect-copies")(ctx)
 }
 
-// checkPolicy returns a check that a policy is there, and bound so that it
-// denies. The policy is known by a part of its name, since a kustomization may
-// add to the name. does is what holds with the policy, and component installs
-// it.
-func (k *checker) checkPolicy(part, does, component string) func(context.Context) finding {
+// checkPolicy returns a check that a policy of the installation is bound. The
+// policy is the one with a certain match condition. does is what holds with the
+// policy, and component installs it.
+func (k *checker) checkPolicy(
+	condition, does, component string,
+) func(context.Context) finding {
 	return func(ctx context.Context) finding {
-		client := k.Client.AdmissionregistrationV1()
-		bindings, err := client.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-		for _, b := range bindings.Items {
-			denies := slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
-			if !denies || !strings.Contains(b.Spec.PolicyName, part) {
-				continue
-			}
-			_, err = client.ValidatingAdmissionPolicies().
+		bindings, err := k.policyBindings(ctx)
+		for _, b := range bindings {
+			var policy *admissionv1.ValidatingAdmissionPolicy
+			policy, err = k.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().
 				Get(ctx, b.Spec.PolicyName, metav1.GetOptions{})
-			if err == nil {
+			isIt := func(c admissionv1.MatchCondition) bool { return c.Name == condition }
+			if slices.ContainsFunc(policy.Spec.MatchConditions, isIt) {
 				return ok(does)
 			}
 		}

@@ -53,7 +53,7 @@ func TestKubectlCheck(t *testing.T) {
 	w.report(0)
 	admin.says(1, "check", "controller  to do  Deployment mirror-system/mirror-controller: 0 of 1 replicas are ready, ",
 		"; Lease mirror-system/mirror-controller: mirror-controller-")
-	admin.says(0, "status -A", "!No controller runs") // it holds the Lease
+	admin.says(0, "status -A", "!No controller ") // it holds the Lease
 	w.report(1)
 
 	// A flag was changed, and its annotation was not: writes are refused.
@@ -82,6 +82,54 @@ func TestKubectlCheck(t *testing.T) {
 	admin.says(1, "check --confined=false", "settings  to do  ") // else anybody publishes
 }
 
+const alterAll = `kubectl create -f - <<'END'
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: alter-NAMESPACE}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}
+  matchConditions:
+  - {name: the-target, expression: "request.namespace == 'NAMESPACE'"}
+  failurePolicy: Fail
+  reinvocationPolicy: IfNeeded
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: "[JSONPatch{op: 'add', path: 'PATH', value: VALUE}]"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: alter-NAMESPACE}
+spec: {policyName: alter-NAMESPACE}
+END`
+
+// TestC90CheckOfMutatingPolicies has a policy of the cluster alter what the controller writes. The event and check name
+// admission, the field, and a remedy that helps. The other fields have a unit test.
+func TestC90CheckOfMutatingPolicies(t *testing.T) {
+	t.Parallel()
+	w, _ := installChecked(t)
+	if v, err := w.Admin.Discovery().ServerVersion(); err == nil && v.Minor == "35" {
+		t.Skip("Kubernetes 1.35 has no MutatingAdmissionPolicy by default")
+	}
+	admin := w.as(w.Cluster.AdminKubeconfig())
+	lift := strings.ReplaceAll("kubectl delete mutatingadmissionpolicy,mutatingadmissionpolicybinding alter-NAMESPACE",
+		"NAMESPACE", w.NS("a"))
+	for _, tc := range []struct{ name, path, value, event, check string }{
+		{"data", "/data/more", "'x'", "an admission webhook or policy alters the copy: data",
+			"probe/copy  to do  admission alters copies in namespace team-a: data: have the mutating policy or webhook leave out "},
+		{"finalizers", "/metadata/finalizers", "['example.com/keep']", "which a mutating admission policy or webhook adds",
+			"webhook adds: have the mutating policy or webhook leave out ConfigMaps with the label mirror=copy"},
+	} {
+		policies.Sh(w.World, strings.NewReplacer("NAMESPACE", w.NS("a"), "PATH", tc.path, "VALUE", tc.value).Replace(alterAll))
+		admin.until(1, "check", tc.check, "settings  ok")
+		w.CreateSource(w.Home, tc.name)
+		w.WaitEvent(w.Home, tc.name, plan.ReasonWriteFailed, tc.event)
+		policies.Sh(w.World, lift)
+		admin.until(0, "check", "probe/copy  ok")
+	}
+}
+
 // TestKubectlCheckOfReader asks as users who may do some of it. From Kubernetes 1.36 on, the narrow verbs of
 // impersonation are enough for all lines.
 func TestKubectlCheckOfReader(t *testing.T) {
@@ -89,7 +137,7 @@ func TestKubectlCheckOfReader(t *testing.T) {
 	w, _ := installChecked(t)
 	reader := newPerson(w.World, "reader", may("apps", "deployments", "get"))
 	w.as(reader.kubeconfig).says(2, "check", "controller  not checked  leases", "probe/copy  not checked  you may not ",
-		"publishers  not checked  validatingadmissionpolicybindings", "0 ok, 0 to do, 6 not checked")
+		"publishers  not checked  clusterrolebindings", "0 ok, 0 to do, 6 not checked")
 	viewer := newViewer(w.World)
 	w.as(viewer.kubeconfig).says(2, "check", "probe/copy  not checked  you may not ", "3 ok, 0 to do, 3 not checked")
 	if v, err := w.Admin.Discovery().ServerVersion(); err == nil && v.Minor == "35" {
