@@ -57,7 +57,7 @@ type played struct {
 func TestAlertsFireAndAreExplained(t *testing.T) {
 	const troubleshooting = "deploy/docs/troubleshooting.md"
 	page := manual.Read(t, troubleshooting)
-	ofDeletions := manual.Commands(t, "deploy/docs/troubleshooting.md", "kubectl get events -A", "|\n  ", "| ")
+	ofDeletions := manual.Commands(t, "deploy/docs/troubleshooting.md", "kubectl get events -A")
 	var cases struct {
 		Tests []struct {
 			Cases []struct {
