@@ -334,6 +334,22 @@ func TestRefusedMirrored(t *testing.T) {
 	}
 }
 
+// TestC86SentAtOneInstant: a Mirrored, and at the same instant a warning after it. When the warning is over the Mirrored
+// is due again, or the newest event would be about what is past.
+func TestC86SentAtOneInstant(t *testing.T) {
+	r := newReporter()
+	sentAfter := func(at targets, want string) {
+		t.Helper()
+		if all := r.send(0, summaryOf(source(), at)); len(all) != 1 || !strings.Contains(all[0], want) {
+			t.Fatalf("got %q, want a %s", all, want)
+		}
+	}
+	sentAfter(targets{plan.StateSynced: {"a"}}, plan.ReasonMirrored)
+	sentAfter(targets{plan.StatePending: {"a"}, plan.StateForeign: {"b"}}, plan.ReasonForeign)
+	r.now = r.now.Add(report.Spacing)
+	sentAfter(targets{plan.StateSynced: {"a"}}, plan.ReasonMirrored)
+}
+
 // TestExpiringIsDue for copies that no message has announced: within a second if the grace ends before ten seconds have
 // passed.
 func TestExpiringIsDue(t *testing.T) {

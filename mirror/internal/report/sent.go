@@ -26,8 +26,9 @@ const (
 // Sent is the last message of each reason about a source, and when it was sent.
 // The zero value: none was.
 type Sent struct {
-	uid  types.UID
-	last map[string]sent // by reason
+	uid   types.UID
+	last  map[string]sent // by reason
+	tries int             // to send a message
 }
 
 // sent is the last message with one reason.
@@ -35,6 +36,7 @@ type sent struct {
 	note   string // empty: the message does not hold any more, or was refused
 	logged string
 	at     time.Time // of the last try
+	try    int       // which of all tries that was
 
 	refused int           // tries in a row that double the spacing
 	extra   time.Duration // to wait besides the spacing
@@ -59,7 +61,7 @@ func (s *Sent) Begin(uid types.UID) {
 		return
 	}
 	before := s.last
-	*s = Sent{uid: uid, last: map[string]sent{}}
+	*s = Sent{uid: uid, last: map[string]sent{}, tries: s.tries}
 	for reason, l := range before {
 		s.last[reason] = sent{at: l.at}
 	}
@@ -86,7 +88,7 @@ func (s *Sent) Next(all []Message, now time.Time) (next *Message, wait time.Dura
 	for i := range all {
 		m := &all[i]
 		l := s.last[m.Reason]
-		isDue := m.Note != l.note || m.isOfVersion && over.After(l.at)
+		isDue := m.Note != l.note || m.isOfVersion && over > l.try
 		if m.Reason == plan.ReasonExpiring {
 			isDue = m.isNew
 		}
@@ -106,8 +108,8 @@ func (s *Sent) Next(all []Message, now time.Time) (next *Message, wait time.Dura
 }
 
 // forgetPast forgets the texts of messages that do not hold any more, and returns
-// when the newest of these was sent. A Mirrored stays while targets are pending.
-func (s *Sent) forgetPast(all []Message) (newest time.Time) {
+// the last try to send one of these. A Mirrored stays while targets are pending.
+func (s *Sent) forgetPast(all []Message) (lastTry int) {
 	holds := map[string]bool{plan.ReasonMirrored: true}
 	for _, m := range all {
 		holds[m.Reason] = true
@@ -116,21 +118,21 @@ func (s *Sent) forgetPast(all []Message) (newest time.Time) {
 		if holds[reason] {
 			continue
 		}
-		if l.at.After(newest) {
-			newest = l.at
-		}
-		s.last[reason] = sent{at: l.at, refused: l.refused, extra: l.extra}
+		lastTry = max(lastTry, l.try)
+		s.last[reason] = sent{at: l.at, try: l.try, refused: l.refused, extra: l.extra}
 	}
-	return newest
+	return lastTry
 }
 
 // Refused records that a message was not sent. Messages that were refused
 // together come again at different times.
 func (s *Sent) Refused(m *Message, now time.Time, r Refusal) {
+	s.tries++
 	l := s.last[m.Reason]
 	l.note = ""
 	l.logged = m.Note
 	l.at = now
+	l.try = s.tries
 	if r.Doubles {
 		l.refused++
 	}
@@ -140,7 +142,8 @@ func (s *Sent) Refused(m *Message, now time.Time, r Refusal) {
 
 // Record records that a message was sent.
 func (s *Sent) Record(m *Message, now time.Time) {
-	s.last[m.Reason] = sent{note: m.Note, logged: m.Note, at: now}
+	s.tries++
+	s.last[m.Reason] = sent{note: m.Note, logged: m.Note, at: now, try: s.tries}
 }
 
 // Sooner returns the shorter of two waits, of which 0 is none.
