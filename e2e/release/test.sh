@@ -160,11 +160,11 @@ inspect() { buildah inspect --type=image --format "$1" "$name"; }
 # nobody but root may change, and no other file. It has the PATH of all builders, and no revision: a copy has no history.
 is_right() {
   labels=$(sed -nE 's/.*(org.opencontainers.image.description)="(.+)".*/\1:\2/p' "$repository/Dockerfile")
-  equal "what the image is" "$config" "linux/$arch of 2023-11-14 22:13:20 +0000 UTC: {65532:65532 map[] \
+  equal "the image" "$config" "linux/$arch of 2023-11-14 22:13:20 +0000 UTC: {65532:65532 map[] \
 [PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin] [/mirror-controller] [] map[]  map[$labels \
 org.opencontainers.image.revision:unknown org.opencontainers.image.title:mirror-controller \
 org.opencontainers.image.version:$version]  false}"
-  equal "what the image has" "$(find "$root" -mindepth 1 -printf '%P %m %U:%G\n' | sort | xargs)" \
+  equal "the list of files in the image" "$(find "$root" -mindepth 1 -printf '%P %m %U:%G\n' | sort | xargs)" \
     "kubectl-mirror 755 0:0 mirror-controller 755 0:0"
   for name in mirror-controller kubectl-mirror; do
     same "in the image and outside" "$root/$name" "$work/image/dist/$name-linux-$arch"
@@ -184,7 +184,7 @@ prebuilt="$config $layers"
 echo "release-test: the image by its whole Dockerfile"
 image image "$here" "$first"
 is_right
-equal "prebuilt the image" "$prebuilt" "$config $layers"
+equal "the image around programs that are compiled before" "$prebuilt" "$config $layers"
 before=$digest
 image image "$here" "$usual"
 equal "the digest of the image that is built again" "$digest" "$before"
