@@ -60,11 +60,11 @@ files() { # all that a release has
 program() {
   system=${1#*-*-}; arch=${system#*-}; system=${system%%-*}; arch=${arch%.exe}
   go version -m "$dist/$1" >"$work/info"
-  equal "$1: what it is built with" "$(sed -nE 's/^\tbuild\t(-gcflags|CGO_ENABLED|GOARCH|GOOS)=/\1=/p' "$work/info" | sort | xargs)" \
-    "-gcflags=all=-dwarf=false CGO_ENABLED=0 GOARCH=$arch GOOS=$system"
+  built=$(sed -nE 's/^\tbuild\t(-gcflags|CGO_ENABLED|GOARCH|GOOS)=/\1=/p' "$work/info" | sort | xargs)
+  equal "$1: what it is built with" "$built" "-gcflags=all=-dwarf=false CGO_ENABLED=0 GOARCH=$arch GOOS=$system"
+  listed=$(sed -nE '/"cdx:gomod:binary:hash:SHA-256"/{n;s/.*"value": "(.*)".*/\1/p;}' "$dist/$1.cdx.json")
   sum=$(sha256sum <"$dist/$1")
-  equal "$1.cdx.json: the checksum" "$(sed -n '/"cdx:gomod:binary:hash:SHA-256"/{n;s/.*"value": "\(.*\)".*/\1/p;}' \
-    "$dist/$1.cdx.json")" "${sum%% *}"
+  equal "$1.cdx.json: the checksum" "$listed" "${sum%% *}"
   # The program itself and the standard library are no dependencies, and are listed.
   equal "$1.cdx.json: the number of modules" "$(grep -c '"bom-ref"' "$dist/$1.cdx.json")" \
     "$(($(grep -c '^	dep	' "$work/info") + 2))"
@@ -79,7 +79,8 @@ krew_installs() {
   mkdir "$work/krew"
   quietly env -i HOME="$work/krew" KREW_ROOT="$work/krew" KREW_OS="${target%-*}" KREW_ARCH="${target#*-}" \
     KREW_NO_UPGRADE_CHECK=1 "$repository/bin/krew" install --manifest="$dist/mirror.yaml" --archive="$dist/$1"
-  same "what krew installs" "$work/krew/store/mirror/$version/kubectl-mirror$ending" "$dist/kubectl-mirror-$target$ending"
+  same "what krew installs" \
+    "$work/krew/store/mirror/$version/kubectl-mirror$ending" "$dist/kubectl-mirror-$target$ending"
 }
 
 echo "release-test: the version of Go in the Dockerfile"
@@ -112,7 +113,7 @@ echo "release-test: the programs that tests, demo and benchmarks run are those t
 make_in "$work/one" build
 for name in mirror-controller kubectl-mirror; do
   said=$("$work/one/bin/$name" --version)
-  equal "$name --version" "${said%"${said#"$name $version "}"}" "$name $version "
+  case $said in "$name $version "*) ;; *) fail "$name --version prints [$said]" ;; esac
   same "bin/ and dist/" "$work/one/bin/$name" "$dist/$name-linux-$here"
 done
 
@@ -137,8 +138,8 @@ for link in bin lib lib64; do ln -s usr/$link "$work/go/root/$link"; done
 } >"$work/go/Dockerfile"
 quietly buildah build --tag $stand_in "$work/go"
 
-# image builds the image for an architecture by a target of the Makefile, where programs are compiled with a build cache,
-# and has a look: what a container begins with, the layers, and a folder with all files.
+# image builds the image by a target of the Makefile, for an architecture, with a build cache where it compiles programs.
+# It leaves what a container begins with, the layers, and a folder with all files.
 image() {
   name=localhost/tested:$1 cache=${3-}
   set -- "$1" "$2" BUILDER=buildah IMAGE="$name" ARCH="$2"
@@ -157,7 +158,7 @@ image() {
 inspect() { buildah inspect --type=image --format "$1" "$name"; }
 
 # is_right fails unless the image runs the program, not as root, and has the two programs, which anyone may run and
-# nobody but root may change, and no other file. It has the PATH of all builders, and no revision: a copy has no history.
+# nobody but root may change, and no other file. Its PATH is that of all builders. A copy has no revision.
 is_right() {
   labels=$(sed -nE 's/.*(org.opencontainers.image.description)="(.+)".*/\1:\2/p' "$repository/Dockerfile")
   equal "the image" "$config" "linux/$arch of 2023-11-14 22:13:20 +0000 UTC: {65532:65532 map[] \
