@@ -100,9 +100,9 @@ func TestChartInstalls(t *testing.T) {
 		"--set=deletionGrace=1s")
 	p := w.Start()
 	w.testAsTheChart()
-	policies.Sh(w.World, w.advice("Publish a first source"))
+	w.Sh(w.advice("Publish a first source"))
 	w.WaitInSync(w.Live(w.Home, "hello"), w.NS("a"), w.NS("b"))
-	policies.Sh(w.World, w.advice("Other installations that mirror these"))
+	w.Sh(w.advice("Other installations that mirror these"))
 	w.WaitGone("hello", w.NS("a"), w.NS("b"))
 
 	source := w.Edit(w.Home, "hello", suite.WithLabel(w.Label, plan.SourceValue))
@@ -110,7 +110,7 @@ func TestChartInstalls(t *testing.T) {
 	w.Stop(p)
 	purge := w.advice("Beside other installations")
 	w.run("uninstall", w.Namespace)
-	policies.Sh(w.World, purging(purge))
+	w.Sh(purging(purge))
 	w.WaitGone("hello", w.NS("a"), w.NS("b"))
 }
 

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
-	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -33,7 +32,7 @@ func TestDocsCopies(t *testing.T) {
 	w.WaitEvent(w.Home, "settings", "Mirrored")
 	shows := func(commands, want string) {
 		t.Helper()
-		if out := policies.Sh(w, commands); !strings.Contains(out, want) {
+		if out := w.Sh(commands); !strings.Contains(out, want) {
 			t.Errorf("%s: no %q in %s", commands, want, out)
 		}
 	}
@@ -42,7 +41,7 @@ func TestDocsCopies(t *testing.T) {
 	shows(owner, plan.SourceAnnotation+": "+w.Home+"/settings\n")
 	shows(owner, "manager: mirror-controller\n")
 
-	policies.Sh(w, ofManual(w, manual.Commands(t, "deploy/docs/receive.md", "team-a mirror-\n", "team-a", a)))
+	w.Sh(ofManual(w, manual.Commands(t, "deploy/docs/receive.md", "team-a mirror-\n", "team-a", a)))
 	w.WaitEvent(w.Home, "settings", "Foreign", a)
 	released := []*corev1.ConfigMap{w.Edit(a, "settings", suite.WithData(map[string]string{"key": "mine"}))}
 	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})), b)
@@ -50,7 +49,7 @@ func TestDocsCopies(t *testing.T) {
 	w.Untouched(released...)
 	w.Stop(p)
 
-	policies.Sh(w, ofManual(w, manual.Commands(t, "deploy/docs/operate.md", "mirror=copy mirror-\n")))
+	w.Sh(ofManual(w, manual.Commands(t, "deploy/docs/operate.md", "mirror=copy mirror-\n")))
 	released = append(released, w.Live(b, "settings"))
 	for _, cm := range released {
 		if cm.Labels[w.Label] != "" || cm.Annotations[plan.CopyAnnotation] != "" {
@@ -71,8 +70,8 @@ func TestDocsFluxLabel(t *testing.T) {
 	const flag = "--copy-label=" + label
 	w.Start(manual.Inline(t, page, flag))
 	source := manual.Find(t, page, "name: cluster-vars").Text
-	policies.Sh(w, "kubectl apply -f - <<'END'\n"+
-		strings.NewReplacer("namespace: platform", "namespace: "+w.Home, "mirror: ", w.Label+": ").Replace(source)+"END")
+	w.Sh("kubectl apply -f - <<'END'\n" +
+		strings.NewReplacer("namespace: platform", "namespace: "+w.Home, "mirror: ", w.Label+": ").Replace(source) + "END")
 	w.WaitInSync(w.Live(w.Home, "cluster-vars"), w.NS("a"))
 	if got := w.Live(w.NS("a"), "cluster-vars").Labels[label]; got != "Enabled" {
 		t.Errorf("the copy has the label %s=%q, want Enabled", label, got)
@@ -113,14 +112,14 @@ func TestDocsReadme(t *testing.T) {
 func TestDocsViewer(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)
-	policies.Sh(w, "kubectl apply -f "+suite.Deployed("components/viewer/rbac.yaml"))
-	verbs := policies.Sh(w, "kubectl get clusterrole mirror-controller-viewer -o jsonpath='{.rules[*].verbs[*]}'")
+	w.Sh("kubectl apply -f " + suite.Deployed("components/viewer/rbac.yaml"))
+	verbs := w.Sh("kubectl get clusterrole mirror-controller-viewer -o jsonpath='{.rules[*].verbs[*]}'")
 	for verb := range strings.FieldsSeq(verbs) {
 		if verb != "get" && verb != "list" {
 			t.Errorf("it permits to %s", verb)
 		}
 	}
-	policies.Sh(w, manual.Commands(t, "deploy/docs/kubectl-mirror.md", "--group=mirror-operators"))
+	w.Sh(manual.Commands(t, "deploy/docs/kubectl-mirror.md", "--group=mirror-operators"))
 	w.Until("the role is bound", func() error {
 		ask := "kubectl auth can-i list configmaps -A --as=anybody --as-group=mirror-operators"
 		return w.Cluster.Shell(w.Context(), ask).Run()

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
-	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -40,21 +39,21 @@ func move(w *suite.World, name string, tool otherTool) {
 	a, b := w.NS("a"), w.NS("b")
 	outside := w.CreateNamespace("outside-"+w.Instance, nil).Name
 	for _, targets := range []string{"PREFIX/" + w.Prefix, "PREFIX[ab]/" + outside} {
-		policies.Sh(w, "sed 's/HOME/"+w.Home+"/; s/"+targets+"/' testdata/"+name+".yaml | kubectl apply -f -")
+		w.Sh("sed 's/HOME/" + w.Home + "/; s/" + targets + "/' testdata/" + name + ".yaml | kubectl apply -f -")
 	}
 	foreign := w.Create(w.NS("c"), "settings")
 	theirs := w.Copies("settings", a, b)
 	w.Start()
 
 	const shown = `annotations.reflector\.v1\.k8s\.emberstack\.com/reflects`
-	policies.Sh(w, ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "while read", shown, tool.mark)))
+	w.Sh(ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "while read", shown, tool.mark)))
 	publish := manual.Commands(w, "deploy/docs/moving.md", "label configmap settings -n platform mirror=true")
-	policies.Sh(w, ofManual(w, publish))
+	w.Sh(ofManual(w, publish))
 	source := w.Live(w.Home, "settings")
 	w.WaitInSync(source, a, b)
 	w.WaitEvent(w.Home, "settings", "Foreign", w.NS("c"))
 	w.SameObjects(theirs)
-	policies.Sh(w, ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "github.io/adopt-")))
+	w.Sh(ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "github.io/adopt-")))
 	ordinary := w.Live(outside, "settings")
 	if _, adopt := ordinary.Annotations[plan.AdoptAnnotation]; adopt || ordinary.Labels[w.Label] != "" {
 		w.Errorf("%s/settings is no ordinary ConfigMap: %v", outside, ordinary)
@@ -67,7 +66,7 @@ func move(w *suite.World, name string, tool otherTool) {
 		}
 	}
 
-	policies.Sh(w, ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "mirror-controller.github.io/copy-")))
+	w.Sh(ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "mirror-controller.github.io/copy-")))
 	released := w.Copies("settings", a, b)
 	w.Settle(a, b)
 	w.Untouched(append(released, foreign)...)
@@ -91,23 +90,23 @@ func TestDocsStopOtherTool(t *testing.T) {
 	w := suite.New(t)
 	ask := func(command, want string) {
 		t.Helper()
-		if got := policies.Sh(w, command); got != want {
+		if got := w.Sh(command); got != want {
 			t.Errorf("%s: got %q, want %q", command, got, want)
 		}
 	}
-	policies.Sh(w, "kubectl create deployment other-tool --image=other-tool -n "+w.Home)
-	policies.Sh(w, manual.Commands(t, "deploy/docs/moving.md", "--replicas=0",
+	w.Sh("kubectl create deployment other-tool --image=other-tool -n " + w.Home)
+	w.Sh(manual.Commands(t, "deploy/docs/moving.md", "--replicas=0",
 		"-n NAMESPACE", "-n "+w.Home, "NAME", "other-tool"))
 	ask("kubectl get deployment other-tool -n "+w.Home+" -o jsonpath='{.spec.replicas}'", "0")
 
-	policies.Sh(w, "kubectl apply -f testdata/kyverno-kind.yaml\n"+
-		"kubectl wait crd clusterpolicies.kyverno.io --for=condition=Established --timeout=2m\n"+
+	w.Sh("kubectl apply -f testdata/kyverno-kind.yaml\n" +
+		"kubectl wait crd clusterpolicies.kyverno.io --for=condition=Established --timeout=2m\n" +
 		"kubectl apply -f testdata/kyverno-policy.yaml")
 	commands := manual.Commands(t, "deploy/docs/moving.md", "kubectl delete clusterpolicy", "NAME", "other-tool")
 	patch, remove, _ := strings.Cut(commands, "kubectl delete")
-	policies.Sh(w, patch)
+	w.Sh(patch)
 	ask("kubectl get clusterpolicy other-tool -o jsonpath='{.spec.rules[0].generate}'",
 		`{"orphanDownstreamOnPolicyDelete":true,"synchronize":true}`)
-	policies.Sh(w, "kubectl delete"+remove)
+	w.Sh("kubectl delete" + remove)
 	ask("kubectl get clusterpolicy -o name", "")
 }

@@ -9,10 +9,8 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/overlay"
-	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
-	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // alwaysConfigured is what kubectl prints each time: it always sends the selector, which the API says to replace as a
@@ -26,10 +24,7 @@ const alwaysConfigured = "poddisruptionbudget.policy/mirror-controller configure
 // change that somebody made. A default of the API in a list that kubectl replaces as a whole would count as a change.
 func TestDocsMoveNamespace(t *testing.T) {
 	t.Parallel()
-	w := suite.NewAlone(t)
-	w.Label, w.Instance, w.Prefix = plan.DefaultLabel, "default", "team-"
-	w.CreateNamespace(w.NS("a"), nil)
-	w.CreateNamespace(w.NS("b"), nil)
+	w := suite.NewInstalled(t, "a", "b")
 	user, former := startDeployed(w, "mirror-system")
 	source := w.CreateSource(w.Home, "settings")
 	w.WaitInSync(source, w.NS("a"), w.NS("b"))
@@ -41,8 +36,8 @@ func TestDocsMoveNamespace(t *testing.T) {
 	folder := filepath.Join(overlay.Dir(t, map[string]string{"mine": moved}), "mine")
 	commands := manual.Commands(t, "deploy/docs/operate.md", "kubectl delete namespace mirror-system")
 	apply, remove, _ := strings.Cut(commands, "\n")
-	policies.Sh(w, "cd "+folder+"\n"+apply)
-	for line := range strings.Lines(policies.Sh(w, "cd "+folder+"\n"+apply)) {
+	w.Sh("cd " + folder + "\n" + apply)
+	for line := range strings.Lines(w.Sh("cd " + folder + "\n" + apply)) {
 		if !strings.HasSuffix(line, " unchanged\n") && line != alwaysConfigured {
 			t.Errorf("applied again: %s", line)
 		}
@@ -59,7 +54,7 @@ func TestDocsMoveNamespace(t *testing.T) {
 	w.Settle(w.NS("a"), w.NS("b"))
 	w.Untouched(copies...)
 
-	policies.Sh(w, remove)
+	w.Sh(remove)
 	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})), w.NS("a"), w.NS("b"))
 	w.SameObjects(copies)
 }

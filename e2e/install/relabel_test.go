@@ -8,7 +8,6 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/overlay"
-	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -18,14 +17,13 @@ import (
 // and the copies stay the objects that they are.
 func TestDocsChangeTheLabel(t *testing.T) {
 	t.Parallel()
-	w := suite.NewAlone(t)
-	w.Label, w.Instance, w.Prefix = plan.DefaultLabel, "default", "team-"
-	a, b := w.CreateNamespace("team-a", nil).Name, w.CreateNamespace("team-b", nil).Name
-	w.LabelNamespace(w.CreateNamespace("team-out", nil).Name, w.Label, plan.OptOutValue)
+	w := suite.NewInstalled(t, "a", "b", "out")
+	a, b := w.NS("a"), w.NS("b")
+	w.LabelNamespace(w.NS("out"), w.Label, plan.OptOutValue)
 	dir := overlay.Dir(t, map[string]string{"before": overlay.Example(),
 		"after": overlay.Example("mirror-label=mirror", "mirror-label=share", "instance=default", "instance=blue")})
-	policies.Sh(w, "kubectl apply -k "+filepath.Join(dir, "before"))
-	policies.Sh(w, "kubectl create rolebinding tenant -n team-a --clusterrole=edit --user=tenant")
+	w.Sh("kubectl apply -k " + filepath.Join(dir, "before"))
+	w.Sh("kubectl create rolebinding tenant -n team-a --clusterrole=edit --user=tenant")
 	tenant := func(name, label string) error {
 		command := "kubectl label configmap " + name + " -n team-a --as=tenant --overwrite " + label + "=true"
 		out, err := w.Cluster.Shell(w.Context(), command).CombinedOutput()
@@ -38,7 +36,7 @@ func TestDocsChangeTheLabel(t *testing.T) {
 		t.Helper()
 		w.Until(label+" needs the verb", func() error {
 			if tenant("late", label) == nil {
-				policies.Sh(w, "kubectl label configmap late -n team-a "+label+"-")
+				w.Sh("kubectl label configmap late -n team-a " + label + "-")
 				return errors.New("a tenant publishes")
 			}
 			return nil
@@ -54,22 +52,22 @@ func TestDocsChangeTheLabel(t *testing.T) {
 		t.Fatalf("a tenant cannot set any label: %v", err)
 	}
 
-	policies.Sh(w, manual.Commands(t, "deploy/docs/operate.md", "scale deployment mirror-controller --replicas=0"))
+	w.Sh(manual.Commands(t, "deploy/docs/operate.md", "scale deployment mirror-controller --replicas=0"))
 	w.Stop(former)
-	seen := policies.Sh(w, manual.Commands(t, "deploy/docs/operate.md", "mirror-label=share --overwrite"))
+	seen := w.Sh(manual.Commands(t, "deploy/docs/operate.md", "mirror-label=share --overwrite"))
 	if !strings.Contains(seen, "early") || strings.Contains(seen, "late") {
 		t.Errorf("what the tenant labelled is not all that is shown: %s", seen)
 	}
 	waitGuarded("share")
-	policies.Sh(w, "kubectl label configmap early -n team-a share-")
+	w.Sh("kubectl label configmap early -n team-a share-")
 	for _, name := range []string{"early", "late"} { // nobody guards the former label
 		if err := tenant(name, w.Label); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	policies.Sh(w, manual.Commands(t, "deploy/docs/operate.md", "github.io/adopt=true"))
-	policies.Sh(w, manual.Commands(t, "deploy/docs/operate.md", "share=copy mirror-"))
-	policies.Sh(w, "kubectl apply -k "+filepath.Join(dir, "after"))
+	w.Sh(manual.Commands(t, "deploy/docs/operate.md", "github.io/adopt=true"))
+	w.Sh(manual.Commands(t, "deploy/docs/operate.md", "share=copy mirror-"))
+	w.Sh("kubectl apply -k " + filepath.Join(dir, "after"))
 
 	w.Label, w.Instance = "share", "blue"
 	startDeployed(w, "mirror-system")

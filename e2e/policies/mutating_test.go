@@ -37,7 +37,7 @@ END`
 func stampConfigMaps(w *suite.World) {
 	w.Helper()
 	ofWorld := strings.NewReplacer("WORLD", w.Instance)
-	Sh(w, ofWorld.Replace(stampAll))
+	w.Sh(ofWorld.Replace(stampAll))
 	w.Cleanup(func() {
 		const lift = "kubectl delete mutatingadmissionpolicy,mutatingadmissionpolicybinding stamp-WORLD"
 		w.CleanUp(w.Cluster.Shell(w.Background(), ofWorld.Replace(lift)).Run())

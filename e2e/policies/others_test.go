@@ -53,8 +53,8 @@ func leaseNamed(name string) string {
 // testEventsAndLeases sends Events and Leases as the controller.
 // contract.TestEachKindOfWrite has those that the controller always sends
 // itself: one about a copy, Restored, is best effort.
-func (w *Policed) testEventsAndLeases(t *testing.T) {
-	Sh(w.World, mayWriteAll)
+func (w *users) testEventsAndLeases(t *testing.T) {
+	w.Sh(mayWriteAll)
 	client := w.as(controller).CoreV1().RESTClient().(*rest.RESTClient)
 	send := func(verb, path, body string) error {
 		request := client.Verb(verb).AbsPath(path).Param("dryRun", "All").SetHeader("Content-Type", "application/json")
@@ -68,8 +68,8 @@ func (w *Policed) testEventsAndLeases(t *testing.T) {
 		return inForce(others, send("POST", leases, leaseNamed("probe")))
 	})
 	const its = "mirror-controller"
-	Sh(w.World, "kubectl create -n platform -f - <<'END'\n"+eventOf("kubelet", "v1", "ConfigMap", platform, "any")+
-		eventOf(its, "v1", "ConfigMap", platform, "any")+leaseNamed("of-others")+"\nEND")
+	w.Sh("kubectl create -n platform -f - <<'END'\n" + eventOf("kubelet", "v1", "ConfigMap", platform, "any") +
+		eventOf(its, "v1", "ConfigMap", platform, "any") + leaseNamed("of-others") + "\nEND")
 	for name, c := range map[string]struct{ verb, path, body, refused string }{
 		"event about its Lease": {"POST", eventsAtHome,
 			eventOf(its, "coordination.k8s.io/v1", "Lease", "mirror-system", its), ""},
@@ -96,7 +96,7 @@ func (w *Policed) testEventsAndLeases(t *testing.T) {
 }
 
 // testManualPublishers lets a group and an account publish, and asks whether they may, by the commands of the manual.
-func (w *Policed) testManualPublishers(t *testing.T) {
+func (w *users) testManualPublishers(t *testing.T) {
 	const ask = "kubectl auth can-i mirror configmaps -n platform --as="
 	commands := manual.Commands(t, "deploy/docs/gitops.md", "--serviceaccount=platform:deployer")
 	ofGitOps, question, found := strings.Cut(commands, ask)
@@ -107,7 +107,7 @@ func (w *Policed) testManualPublishers(t *testing.T) {
 		manual.Commands(t, "deploy/docs/publish.md", "--group=platform-team"): "anybody --as-group=platform-team",
 		ofGitOps: question,
 	} {
-		Sh(w.World, bind)
+		w.Sh(bind)
 		w.Until("the answer is yes", func() error {
 			if out, _ := w.Cluster.Shell(w.Context(), ask+who).Output(); string(out) != "yes\n" {
 				return fmt.Errorf("it is %q", out)
@@ -118,10 +118,10 @@ func (w *Policed) testManualPublishers(t *testing.T) {
 }
 
 // testRefusalGrants runs the command that a refusal of the publishers' policy has: then the same request is accepted.
-func (w *Policed) testRefusalGrants(t *testing.T) {
+func (w *users) testRefusalGrants(t *testing.T) {
 	const ns = "newcomers"
-	Sh(w.World, "kubectl create namespace "+ns)
-	Sh(w.World, "kubectl create rolebinding edit -n "+ns+" --clusterrole=edit --user=newcomer")
+	w.Sh("kubectl create namespace " + ns)
+	w.Sh("kubectl create rolebinding edit -n " + ns + " --clusterrole=edit --user=newcomer")
 	const publish = "kubectl create configmap probe -n " + ns + " --dry-run=client -o yaml | " +
 		"kubectl label --local -f - mirror=true -o yaml | kubectl create -f - --as=newcomer --dry-run=server"
 	var grant string
@@ -133,6 +133,6 @@ func (w *Policed) testRefusalGrants(t *testing.T) {
 		}
 		return fmt.Errorf("it is %v, %s", err, out)
 	})
-	Sh(w.World, grant)
+	w.Sh(grant)
 	w.Until("it is accepted", func() error { return w.Cluster.Shell(w.Context(), publish).Run() })
 }

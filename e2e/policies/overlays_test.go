@@ -74,7 +74,7 @@ func oneOfTwo(name, prefix string) string {
 // Deployment names is confined all the same.
 func TestC48Overlays(t *testing.T) {
 	t.Parallel()
-	w := New(t)
+	w := newUsers(t)
 	w.withdraw() // the policies that the site has already
 	for name, o := range overlays {
 		t.Run(name, func(t *testing.T) {
@@ -99,22 +99,22 @@ func TestC48Overlays(t *testing.T) {
 
 // withdraw deletes the policies, so that they do not stand in for those of the next overlay, and the settings of its
 // controllers.
-func (w *Policed) withdraw() {
+func (w *users) withdraw() {
 	w.Helper()
-	Sh(w.World, "kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings --all")
-	w.Until("the policies are out of force", func() error { return w.Probe(w.Installed.User, platform) })
-	Sh(w.World, "kubectl delete clusterrolebindings --ignore-not-found mirror-controller "+
+	w.Sh("kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings --all")
+	w.Until("the policies are out of force", func() error { return w.probe(w.Installed.User, platform) })
+	w.Sh("kubectl delete clusterrolebindings --ignore-not-found mirror-controller " +
 		"red-mirror-controller blue-mirror-controller")
 }
 
 // expectConfined fails the test unless the user may create copies where it should, and nowhere else.
-func (w *Policed) expectConfined(t *testing.T, user string, i installation) {
+func (w *users) expectConfined(t *testing.T, user string, i installation) {
 	t.Helper()
-	w.Until(user+" is confined", func() error { return inForce("", w.Probe(user, platform)) })
+	w.Until(user+" is confined", func() error { return inForce("", w.probe(user, platform)) })
 	as := *w.World
 	as.Label, as.Instance = cmp.Or(i.label, w.Label), cmp.Or(i.instance, w.Instance)
 	ask := func(namespace string) error {
-		return w.Probe(user, namespace, as.MarksOfCopy(platform, namespace, probed)...)
+		return w.probe(user, namespace, as.MarksOfCopy(platform, namespace, probed)...)
 	}
 	w.Until(user+" may create copies in "+i.in, func() error { return ask(i.in) })
 	for _, namespace := range []string{i.out, platform, "kube-public"} {

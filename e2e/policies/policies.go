@@ -16,11 +16,11 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
-// Policed is a world in which one asks the API server as many users.
-type Policed struct{ *suite.World }
+// users sends requests to the API server of a world that is alone, as many users.
+type users struct{ *suite.World }
 
 // as returns a client for the user.
-func (w *Policed) as(user string) kubernetes.Interface {
+func (w *users) as(user string) kubernetes.Interface {
 	w.Helper()
 	cfg := w.Cluster.Admin()
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
@@ -31,14 +31,10 @@ func (w *Policed) as(user string) kubernetes.Interface {
 	return client
 }
 
-// Sh runs commands as the admin, and returns what they print.
+// Sh is World.Sh.
 func Sh(w *suite.World, commands string) string {
 	w.Helper()
-	out, err := w.Cluster.Shell(w.Context(), commands).CombinedOutput()
-	if err != nil {
-		w.Fatalf("%s: %v\n%s", commands, err, out)
-	}
-	return string(out)
+	return w.Sh(commands)
 }
 
 var (
@@ -46,11 +42,11 @@ var (
 	dryDelete = metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 )
 
-// probed is the ConfigMap that Probe asks for. The user byName may publish it.
+// probed is the ConfigMap that probe asks for. The user byName may publish it.
 const probed = "holder-of-the-name-creates-a-source"
 
-// Probe asks for a ConfigMap as the user, and has none made.
-func (w *Policed) Probe(user, namespace string, o ...suite.Option) error {
+// probe asks for a ConfigMap as the user, and has none made.
+func (w *users) probe(user, namespace string, o ...suite.Option) error {
 	cm := suite.ConfigMap(namespace, probed, o...)
 	_, err := w.as(user).CoreV1().ConfigMaps(namespace).Create(w.Context(), cm, dryCreate)
 	return err

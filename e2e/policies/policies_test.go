@@ -81,12 +81,12 @@ var holders = map[string]string{publisher: platform, elsewhere: teamA, byName: p
 
 func TestMain(m *testing.M) { suite.Main(m) }
 
-// New starts a cluster with the namespaces and the users. Its world has the shipped label and instance.
-func New(t *testing.T) *Policed {
+// newUsers starts a cluster with the namespaces and the users. Its world has the shipped label and instance.
+func newUsers(t *testing.T) *users {
 	t.Helper()
-	w := &Policed{suite.NewAlone(t)}
+	w := &users{suite.NewAlone(t)}
 	w.Label, w.Instance = plan.DefaultLabel, "default"
-	Sh(w.World, inhabit)
+	w.Sh(inhabit)
 	return w
 }
 
@@ -95,8 +95,8 @@ func New(t *testing.T) *Policed {
 // Cases C02, C05 and C17.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
-	w := New(t)
-	w.Until("the controller is confined", func() error { return inForce(confined, w.Probe(controller, platform)) })
+	w := newUsers(t)
+	w.Until("the controller is confined", func() error { return inForce(confined, w.probe(controller, platform)) })
 	t.Run("confined", func(t *testing.T) { w.check(t, confined, w.confinedRows()) })
 	t.Run("more controllers", w.testMoreControllers)
 	t.Run("events and leases", w.testEventsAndLeases)
@@ -104,13 +104,13 @@ func TestPolicies(t *testing.T) {
 	w.bindController("third", map[string]string{"namespace-prefix": "dev-,team-", "mirror-label": "share",
 		"instance": "third", "exclude-namespace": "team-b", "namespace-selector": "frozen DoesNotExist"})
 	w.apply(overlay.Render(t, map[string]string{"top": overlay.Above("deploy/base", "", "admission")}))
-	Sh(w.World, letPublish)
-	w.Until("publishing is refused", func() error { return inForce(publishers, w.Probe(tenant, platform, asSource)) })
+	w.Sh(letPublish)
+	w.Until("publishing is refused", func() error { return inForce(publishers, w.probe(tenant, platform, asSource)) })
 	for user, namespace := range holders {
-		w.Until(user+" may publish", func() error { return w.Probe(user, namespace, asSource) })
+		w.Until(user+" may publish", func() error { return w.probe(user, namespace, asSource) })
 	}
 	w.Until("the other controllers of this instance are gone", func() error {
-		return w.Probe(controller, teamA, w.copied)
+		return w.probe(controller, teamA, w.copied)
 	})
 	t.Run("publishers", func(t *testing.T) { w.check(t, publishers, w.publisherRows()) })
 	t.Run("forgers", func(t *testing.T) { w.check(t, publishers, w.forgerRows()) })
@@ -138,7 +138,7 @@ type row struct {
 }
 
 // check sends the requests of the rows and compares the answers.
-func (w *Policed) check(t *testing.T, policy string, rows []row) {
+func (w *users) check(t *testing.T, policy string, rows []row) {
 	t.Helper()
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
@@ -168,26 +168,26 @@ func expectAnswer(t *testing.T, policy, refused string, err error) {
 }
 
 // testMoreControllers asks as controllers with settings of all kinds. Their bindings go with this part of the test.
-func (w *Policed) testMoreControllers(t *testing.T) {
+func (w *users) testMoreControllers(t *testing.T) {
 	part := *w.World
 	part.T = t
 	for name, settings := range moreControllers {
-		(&Policed{&part}).bindController(name, settings)
+		(&users{&part}).bindController(name, settings)
 	}
 	w.check(t, confined, w.settingRows())
 }
 
 // bindController binds an account to the permissions and the settings of a controller, and waits until it is confined.
-func (w *Policed) bindController(name string, settings map[string]string) {
+func (w *users) bindController(name string, settings map[string]string) {
 	w.Helper()
 	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "more-controllers", Name: name}
 	w.BindAccount(suite.BoundAccount(name, "mirror-controller", account, settings))
 	user := cluster.ServiceAccountUser(account.Namespace, name)
-	w.Until(name+" is confined", func() error { return inForce(confined, w.Probe(user, platform)) })
+	w.Until(name+" is confined", func() error { return inForce(confined, w.probe(user, platform)) })
 }
 
 // apply creates what of the manifests decides about requests. What is there already stays as it is.
-func (w *Policed) apply(m shipped.Manifests) {
+func (w *users) apply(m shipped.Manifests) {
 	w.Helper()
 	decide := []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 		"ClusterRole", "ClusterRoleBinding", "Namespace", "ServiceAccount"}
@@ -203,7 +203,7 @@ func (w *Policed) apply(m shipped.Manifests) {
 }
 
 // expectNoWarnings fails the test if the API server finds fault with the types in an expression of a policy.
-func (w *Policed) expectNoWarnings() {
+func (w *users) expectNoWarnings() {
 	w.Helper()
 	w.Until("the types in the policies are checked", func() error {
 		all, err := w.Admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(w.Context(), metav1.ListOptions{})

@@ -20,7 +20,7 @@ type place struct {
 	namespace, name string
 }
 
-func (w *Policed) at(user, namespace, name string) place {
+func (w *users) at(user, namespace, name string) place {
 	w.Helper()
 	return place{w.as(user).CoreV1().ConfigMaps(namespace), namespace, name}
 }
@@ -72,20 +72,20 @@ func to(name string, send request) request {
 func have(o ...suite.Option) []suite.Option { return append([]suite.Option{}, o...) }
 
 // copied makes a ConfigMap a copy by all marks.
-func (w *Policed) copied(cm *corev1.ConfigMap) {
+func (w *users) copied(cm *corev1.ConfigMap) {
 	for _, o := range w.MarksOfCopy(platform, cm.Namespace, cm.Name) {
 		o(cm)
 	}
 }
 
 // backup makes a ConfigMap a copy that names another place.
-func (w *Policed) backup(cm *corev1.ConfigMap) {
+func (w *users) backup(cm *corev1.ConfigMap) {
 	w.copied(cm)
 	cm.Annotations[plan.CopyAnnotation] = teamB + "/" + cm.Name
 }
 
 // copyNamed is a copy under another name.
-func (w *Policed) copyNamed(name string) suite.Option {
+func (w *users) copyNamed(name string) suite.Option {
 	return func(cm *corev1.ConfigMap) {
 		cm.Name = name
 		w.copied(cm)
@@ -93,7 +93,7 @@ func (w *Policed) copyNamed(name string) suite.Option {
 }
 
 // copyOf is a copy by all marks but for its source, which is in the namespace under its own name and more.
-func (w *Policed) copyOf(source, more string) suite.Option {
+func (w *users) copyOf(source, more string) suite.Option {
 	return func(cm *corev1.ConfigMap) {
 		w.copied(cm)
 		cm.Annotations[plan.SourceAnnotation] = source + "/" + cm.Name + more

@@ -27,7 +27,7 @@ const repair = `[{"op": "add", "path": "/data", "value": {"key": "restored"}},
 
 // confinedRows are requests of somebody who has the token of the controller. That the policy lets pass what the
 // controller sends is shown by contract.TestEachKindOfWrite, and by all tests beside it.
-func (w *Policed) confinedRows() []row {
+func (w *users) confinedRows() []row {
 	copied := w.copied
 	const hasOptedOut = "have not opted out: " + optedOut + " is not one of them"
 	return []row{
@@ -99,7 +99,7 @@ var moreControllers = map[string]map[string]string{
 }
 
 // settingRows are requests of more controllers: what each setting changes.
-func (w *Policed) settingRows() []row {
+func (w *users) settingRows() []row {
 	copied := w.copied
 	shared := have(copied, noLabel, suite.WithLabel("share", plan.CopyValue), thirdInstance)
 	ofOther := w.copyOf("platform-other", "")
@@ -151,7 +151,7 @@ const (
 )
 
 // publisherRows are requests about sources, of people who may edit ConfigMaps, without the verb and with it.
-func (w *Policed) publisherRows() []row {
+func (w *users) publisherRows() []row {
 	copied := w.copied
 	const reserved = "openshift-service-ca.crt"
 	return append(bySystem(platform, asSource), []row{
@@ -188,7 +188,7 @@ func (w *Policed) publisherRows() []row {
 }
 
 // forgerRows are requests that make an object name itself as a copy.
-func (w *Policed) forgerRows() []row {
+func (w *users) forgerRows() []row {
 	copied := w.copied
 	return []row{
 		{"tenant creates a copy of a third instance", tenant, teamA, nil,
@@ -213,7 +213,7 @@ func (w *Policed) forgerRows() []row {
 const isAProtected = "only mirror-controller may change or delete it: change the source instead"
 
 // protectedRows are requests about copies. Those of a third instance have settings of their own.
-func (w *Policed) protectedRows() []row {
+func (w *users) protectedRows() []row {
 	copied := w.copied
 	third := have(copied, thirdInstance)
 	const reserved = "istio-ca-root-cert"
@@ -264,7 +264,7 @@ func bySystem(namespace string, there suite.Option) (rows []row) {
 }
 
 // letGo takes the finalizer off an object that another user has deleted.
-func (w *Policed) letGo(deleter string) request {
+func (w *users) letGo(deleter string) request {
 	return func(ctx context.Context, p place) error {
 		return errors.Join(remove(ctx, w.at(deleter, p.namespace, p.name)), change(free)(ctx, p))
 	}
@@ -272,7 +272,7 @@ func (w *Policed) letGo(deleter string) request {
 
 // testNamespaceDeletion deletes a namespace that holds sources and protected copies. Before anybody empties it, a
 // tenant may do that too; then the namespace controller does, and the namespace goes.
-func (w *Policed) testNamespaceDeletion(t *testing.T) {
+func (w *users) testNamespaceDeletion(t *testing.T) {
 	const going = "team-going"
 	w.CreateNamespace(going, nil)
 	for _, name := range []string{"mine", "stays"} {

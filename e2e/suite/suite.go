@@ -1,6 +1,10 @@
 // Package suite is what the tests of folders beside it share: a cluster with the controller installed, and for each
 // test a World, a part of that cluster of its own.
 //
+// There are three kinds of worlds. New makes one on the cluster that all tests of a package share, and most tests take it.
+// NewAlone has a cluster of its own, for a test that harms the control plane or judges all of it. In the world of
+// NewInstalled the controller is not run by Start, but installed as the pages say, under the names that they have.
+//
 // They show what the controller does, from outside: the binary that is built from this checkout, under the permissions
 // and with the arguments of the shipped manifests, on a real etcd and kube-apiserver. `make e2e` runs the tests of
 // contract, faults, policies and plugin, and `make test-rest` those of install.
@@ -12,6 +16,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -37,6 +42,8 @@ type Site struct {
 	Installed *shipped.Installation
 	Admin     kubernetes.Interface
 	Seen      *outside.Observer
+	// Shell returns a command of sh as the admin, who has kubectl.
+	Shell func(ctx context.Context, script string) *exec.Cmd
 }
 
 // started is the site of the tests of a package, once a test has needed it, and
@@ -86,7 +93,7 @@ func newSite(ctx context.Context) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Site{Cluster: c, Admin: c.Client()}
+	s := &Site{Cluster: c, Admin: c.Client(), Shell: c.Shell}
 	// Until the tests have ended: the cluster goes first.
 	s.Seen, err = outside.Observe(context.WithoutCancel(ctx), s.Admin)
 	if err == nil {

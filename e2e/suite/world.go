@@ -15,6 +15,7 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // Patience is how long a test waits before it fails. Most waits take
@@ -47,6 +48,34 @@ func New(t *testing.T, targets ...string) *World {
 // NewAlone creates a world on a cluster of its own, for a test that harms the control plane.
 func NewAlone(t *testing.T, targets ...string) *World {
 	t.Helper()
+	return newAt(t, siteOf(t), targets...)
+}
+
+// NewInstalled creates a world with the names that the pages have, on a cluster
+// of its own, for a test that installs the controller as the pages say.
+func NewInstalled(t *testing.T, targets ...string) *World {
+	t.Helper()
+	return InstalledAt(t, siteOf(t), targets...)
+}
+
+// InstalledAt is NewInstalled on a cluster that is there, and that tests use one
+// after the other.
+func InstalledAt(t *testing.T, s *Site, targets ...string) *World {
+	t.Helper()
+	w := &World{T: t, Site: s, Prefix: "team-", Home: "platform", Label: plan.DefaultLabel, Instance: "default",
+		Patience: Patience}
+	if w.Seen.Namespace(w.Home) == nil {
+		w.CreateNamespace(w.Home, nil)
+	}
+	for _, name := range targets {
+		w.CreateNamespace(w.NS(name), nil)
+	}
+	return w
+}
+
+// siteOf starts a cluster for one test.
+func siteOf(t *testing.T) *Site {
+	t.Helper()
 	s, err := newSite(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +85,7 @@ func NewAlone(t *testing.T, targets ...string) *World {
 			t.Error(err)
 		}
 	})
-	return newAt(t, s, targets...)
+	return s
 }
 
 func newAt(t *testing.T, s *Site, targets ...string) *World {
@@ -170,10 +199,20 @@ func (w *World) Signal(p *shipped.Process, sig syscall.Signal) {
 	w.noError(p.Signal(sig))
 }
 
-// Until repeats try until it succeeds.
+// Sh runs commands as the admin, and returns what they print.
+func (w *World) Sh(commands string) string {
+	w.Helper()
+	out, err := w.Shell(w.Background(), commands).CombinedOutput()
+	if err != nil {
+		w.Fatalf("%s: %v\n%s", commands, err, out)
+	}
+	return string(out)
+}
+
+// Until repeats try until it succeeds, in a clean-up, too.
 func (w *World) Until(what string, try func() error) {
 	w.Helper()
-	if err := cluster.Until(w.Context(), w.Patience, try); err != nil {
+	if err := cluster.Until(w.Background(), w.Patience, try); err != nil {
 		w.Fatalf("%s: %v", what, err)
 	}
 }
