@@ -29,11 +29,11 @@ func TestLeaderGoes(t *testing.T) {
 	}{
 		{"the only replica stands still, and the kubelet restarts it", 1, 1, 60 * time.Second, send(syscall.SIGSTOP)},
 		{"the leader's Pod is deleted", 2, graceful, 5 * time.Second, func(w *world, leader corev1.Pod) {
-			w.sh("kubectl -n mirror-system delete pod " + leader.Name)
+			w.Sh("kubectl -n mirror-system delete pod " + leader.Name)
 		}},
 		{"the leader is killed", 2, 2, 25 * time.Second, send(syscall.SIGKILL)},
 		{"a rollout", 2, 2, 5 * time.Second, func(w *world, _ corev1.Pod) {
-			w.sh("kubectl -n mirror-system rollout restart deployment/mirror-controller")
+			w.Sh("kubectl -n mirror-system rollout restart deployment/mirror-controller")
 		}},
 	} {
 		t.Run(c.how, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestLeaderGoes(t *testing.T) {
 				leader, old := w.leader()
 				longest = max(longest, w.longestGap(func() {
 					c.stop(w, leader)
-					w.until("another leader than "+old, func() error { // of another Pod, or of this one, started again
+					w.Until("another leader than "+old, func() error { // of another Pod, or of this one, started again
 						if _, holder := w.leader(); holder == old {
 							return errors.New("it is still the leader")
 						}

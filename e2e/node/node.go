@@ -44,10 +44,11 @@ const patience = 10 * time.Minute
 
 // Node is a cluster of one node.
 type Node struct {
-	folder *cluster.Folder // holds all of it
-	bin    programs.Paths  // of Kubernetes
-	init   *exec.Cmd       // process 1
-	client kubernetes.Interface
+	folder     *cluster.Folder // holds all of it
+	repository string          // the folder of the Makefile
+	bin        programs.Paths  // of Kubernetes
+	init       *exec.Cmd       // process 1
+	client     kubernetes.Interface
 }
 
 // Start brings up a node that has the image of the controller under that name, and returns when it is ready. It is
@@ -62,7 +63,7 @@ func Start(ctx context.Context, repository, image string) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{bin: bin, folder: folder}
+	n := &Node{bin: bin, folder: folder, repository: repository}
 	if err := n.configure(); err != nil {
 		return n, err
 	}
@@ -86,6 +87,17 @@ func (n *Node) Stop() error {
 		_ = n.init.Wait() // it was killed
 	}
 	return err
+}
+
+// Shell returns a command of sh as the admin in the repository, with kubectl, its plug-in and helm.
+func (n *Node) Shell(ctx context.Context, script string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "sh", "-ec", script)
+	cmd.Dir = n.repository
+	cmd.Env = []string{
+		"PATH=" + n.bin.Folders() + ":" + n.repository + "/bin:" + os.Getenv("PATH"),
+		"KUBECONFIG=" + n.kubeconfig(admin), "HOME=" + n.folder.File("home"), "KUBERC=off",
+	}
+	return cmd
 }
 
 // powerOn starts the programs, and returns when the node is ready.

@@ -19,9 +19,9 @@ func TestUnknownFlag(t *testing.T) {
 	w := newWorld(t)
 	w.install(2)
 	old := w.pods()
-	w.sh(`kubectl -n mirror-system patch deployment mirror-controller --type=json ` +
+	w.Sh(`kubectl -n mirror-system patch deployment mirror-controller --type=json ` +
 		`-p '[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--no-such-flag"}]'`)
-	w.until("the new Pod fails", func() error {
+	w.Until("the new Pod fails", func() error {
 		for _, pod := range w.pods() {
 			for _, c := range pod.Status.ContainerStatuses {
 				if ended := c.LastTerminationState.Terminated; ended != nil && ended.ExitCode == 2 {
@@ -32,13 +32,13 @@ func TestUnknownFlag(t *testing.T) {
 		return errors.New("none has ended with exit code 2")
 	})
 	for _, pod := range old {
-		now, err := w.node.client.CoreV1().Pods(system).Get(w.ctx(), pod.Name, metav1.GetOptions{})
+		now, err := w.Admin.CoreV1().Pods(system).Get(w.Background(), pod.Name, metav1.GetOptions{})
 		if err != nil || now.DeletionTimestamp != nil {
 			t.Errorf("%s does not stay (%v)", pod.Name, err)
 		}
 	}
 	w.publish("settings", "during the rollout")
-	w.sh(manual.Commands(w, "deploy/docs/operate.md", "rollout undo"))
+	w.Sh(manual.Commands(w, "deploy/docs/operate.md", "rollout undo"))
 	w.waitRolledOut()
 }
 
@@ -47,22 +47,22 @@ func TestUnknownFlag(t *testing.T) {
 func TestDrain(t *testing.T) {
 	w := newWorld(t)
 	drain := manual.Commands(w, "deploy/docs/operate.md", "kubectl drain NODE --ignore-daemonsets --timeout", "NODE", name)
-	uncordon := func() { w.sh("kubectl uncordon " + name) }
+	uncordon := func() { w.Sh("kubectl uncordon " + name) }
 	w.Cleanup(uncordon)
 
 	w.install(2)
 	// It goes on until somebody ends it, or the timeout does.
-	out := w.sh("(" + drain + ") 2>&1 | sed '/disruption budget/q'")
+	out := w.Sh("(" + drain + ") 2>&1 | sed '/disruption budget/q'")
 	if !strings.Contains(out, "disruption budget") {
 		t.Errorf("of two replicas both went:\n%s", out)
 	}
 	w.publish("settings", "drained")
-	w.sh(manual.Commands(w, "deploy/docs/operate.md", "--disable-eviction", "NODE", name))
+	w.Sh(manual.Commands(w, "deploy/docs/operate.md", "--disable-eviction", "NODE", name))
 	uncordon()
 	w.waitRolledOut()
 
 	w.install(1)
-	w.sh(drain)
+	w.Sh(drain)
 	uncordon()
 	w.waitRolledOut()
 	w.publish("settings", "uncordoned")
@@ -96,17 +96,17 @@ func TestInstall(t *testing.T) {
 	if !strings.Contains(mounts, "/run/secrets/kubernetes.io/serviceaccount tmpfs ro,") {
 		t.Errorf("it has no projected token:\n%s", mounts)
 	}
-	log := w.sh("kubectl -n mirror-system logs deployment/mirror-controller")
+	log := w.Sh("kubectl -n mirror-system logs deployment/mirror-controller")
 	if !strings.Contains(log, `server="https://10.96.0.1:443"`) {
 		t.Errorf("it does not say that it has the configuration of a Pod:\n%s", log)
 	}
 
-	w.sh("kubectl apply -f deploy/components/monitoring/service.yaml")
+	w.Sh("kubectl apply -f deploy/components/monitoring/service.yaml")
 	w.untilSucceeds("kubectl get --raw /api/v1/namespaces/mirror-system/services/mirror-controller-metrics:metrics" +
 		"/proxy/metrics | grep '^mirror_build_info{'")
-	ofAlert := w.sh("grep -m 1 /proxy/metrics deploy/components/monitoring/alerts.yaml")
-	w.sh(strings.ReplaceAll(ofAlert, "{{ $labels.namespace }}", "mirror-system"))
-	if out := w.sh("kubectl mirror check"); !strings.Contains(out, " 0 to do, 0 not checked, 0 not probed.") {
+	ofAlert := w.Sh("grep -m 1 /proxy/metrics deploy/components/monitoring/alerts.yaml")
+	w.Sh(strings.ReplaceAll(ofAlert, "{{ $labels.namespace }}", "mirror-system"))
+	if out := w.Sh("kubectl mirror check"); !strings.Contains(out, " 0 to do, 0 not checked, 0 not probed.") {
 		t.Errorf("kubectl mirror check:\n%s", out)
 	}
 }
@@ -140,23 +140,23 @@ func TestRemoval(t *testing.T) {
 func TestChart(t *testing.T) {
 	w := newWorld(t)
 	w.remove()
-	w.sh("kubectl create namespace mirror-system")
-	w.Cleanup(func() { w.sh("kubectl delete namespace mirror-system") })
+	w.Sh("kubectl create namespace mirror-system")
+	w.Cleanup(func() { w.Sh("kubectl delete namespace mirror-system") })
 	w.untilSucceeds("kubectl -n mirror-system get serviceaccount/default configmap/kube-root-ca.crt")
 	w.expectNothingLeft(func() {
-		w.sh(manual.Commands(w, "deploy/docs/install.md", "helm install", "REGISTRY", "localhost", "TAG", "node"))
-		w.sh(manual.Inline(w, "deploy/docs/install.md",
+		w.Sh(manual.Commands(w, "deploy/docs/install.md", "helm install", "REGISTRY", "localhost", "TAG", "node"))
+		w.Sh(manual.Inline(w, "deploy/docs/install.md",
 			"kubectl label namespace mirror-system pod-security.kubernetes.io/enforce=restricted"))
 		w.waitRolledOut()
 		w.publish("settings", "installed")
-		w.sh(manual.Inline(w, "deploy/docs/install.md", "helm test mirror-controller --namespace mirror-system"))
+		w.Sh(manual.Inline(w, "deploy/docs/install.md", "helm test mirror-controller --namespace mirror-system"))
 
-		w.sh("helm upgrade mirror-controller deploy/chart -n mirror-system --reuse-values " +
+		w.Sh("helm upgrade mirror-controller deploy/chart -n mirror-system --reuse-values " +
 			"--set replicaCount=2,deletionGrace=1s")
 		w.waitRolledOut()
 		w.publish("settings", "upgraded")
-		w.sh(manual.Commands(w, "deploy/docs/operate.md", "until left="))
-		w.sh(manual.Inline(w, "deploy/docs/operate.md", "helm uninstall mirror-controller -n mirror-system"))
+		w.Sh(manual.Commands(w, "deploy/docs/operate.md", "until left="))
+		w.Sh(manual.Inline(w, "deploy/docs/operate.md", "helm uninstall mirror-controller -n mirror-system"))
 		w.untilSucceeds(`test -z "$(kubectl -n mirror-system get pods -o name)"`)
 	})
 }
@@ -173,14 +173,14 @@ tr -s ' '`
 func (w *world) expectNothingLeft(f func()) {
 	w.Helper()
 	before := map[string]bool{}
-	for object := range strings.Lines(w.sh(everything)) {
+	for object := range strings.Lines(w.Sh(everything)) {
 		before[object] = true
 	}
 	if len(before) < 100 {
 		w.Fatalf("%d objects: are they still found?", len(before))
 	}
 	f()
-	for object := range strings.Lines(w.sh(everything)) {
+	for object := range strings.Lines(w.Sh(everything)) {
 		if !before[object] {
 			w.Error("left behind: ", object)
 		}

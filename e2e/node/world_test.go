@@ -5,9 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,12 +13,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/outside"
+	"github.com/mirror-controller/mirror-controller/e2e/suite"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // repository is the folder of the Makefile.
@@ -29,21 +27,22 @@ var repository, _ = filepath.Abs("../..") // fails where there is no working dir
 const (
 	// image is the name under which the node has the image of the controller.
 	image = "localhost/mirror-controller:node"
-	// home is the namespace of all sources, and system that of the controller.
-	home, system = "platform", "mirror-system"
+	// system is the namespace of the controller.
+	system = "mirror-system"
 )
 
 // strict is set in `make bench BENCH=node`, which takes a machine that does nothing else.
 var strict = flag.Bool("strict", false, "fail above the limit of a time, and repeat a graceful stop 20 times")
 
-// shared is the site of all tests. They run one after the other, and each leaves it as it was.
-var shared site
+// shared is the node of all tests. They run one after the other, and each leaves it as it was.
+var shared machine
 
-// site is a cluster of one node, and a watch on it from outside.
-type site struct {
+// machine is a cluster of one node, and a watch on it from outside.
+type machine struct {
 	node     *Node
-	seen     *outside.Observer
-	replicas int // how the controller is installed; 0 if it is not
+	site     suite.Site
+	targets  []string // a hundred, for all tests: to delete them would take longer than all that is tested
+	replicas int      // how the controller is installed; 0 if it is not
 }
 
 func TestMain(m *testing.M) {
@@ -63,26 +62,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// start starts the node, with a hundred targets. They stay for all tests: to delete them would take longer than all
-// that is tested.
-func (s *site) start() error {
+// start starts the node.
+func (m *machine) start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	var err error
-	if s.node, err = Start(ctx, repository, image); err != nil {
+	if m.node, err = Start(ctx, repository, image); err != nil {
 		return err
 	}
-	s.seen, err = outside.Observe(context.Background(), s.node.client)
-	return errors.Join(err, cluster.CreateNamespaces(ctx, s.node.client, append(targets(), home)...))
-}
-
-// targets are the namespaces with copies.
-func targets() []string {
-	var out []string
-	for i := range 100 {
-		out = append(out, fmt.Sprintf("team-%03d", i))
-	}
-	return out
+	m.site = suite.Site{Admin: m.node.client, Shell: m.node.Shell}
+	m.site.Seen, err = outside.Observe(context.Background(), m.site.Admin)
+	return err
 }
 
 // measured logs a time, which -strict has fail the test above the limit.
@@ -94,88 +84,44 @@ func (w *world) measured(what string, took, limit time.Duration) {
 	}
 }
 
-// world is the cluster, with the helpers of a test.
+// world is the cluster as a world in which the controller is installed, in Pods.
 type world struct {
-	*testing.T
-	*site
+	*suite.World
+	*machine
 }
 
 // newWorld returns the cluster without sources and copies, as the test leaves it again.
 func newWorld(t *testing.T) *world {
-	w := &world{t, &shared}
+	w := &world{suite.InstalledAt(t, &shared.site), &shared}
+	w.Patience = patience
+	if w.targets == nil {
+		w.targets = w.CreateMany(100)
+	}
 	t.Cleanup(w.cleanUp)
 	return w
-}
-
-// ctx is a context for the test and its clean-ups.
-func (w *world) ctx() context.Context { return context.WithoutCancel(w.Context()) }
-
-// sh runs a command of the shell in the folder of the repository, as a user would, and returns what it prints.
-func (w *world) sh(command string) string {
-	w.Helper()
-	out, err := w.try(repository, command)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return out
-}
-
-// try is sh in another folder, for a command that may fail.
-func (w *world) try(dir, command string) (string, error) {
-	cmd := exec.CommandContext(w.ctx(), "sh", "-e", "-c", command)
-	cmd.Dir = dir
-	cmd.Env = []string{
-		"PATH=" + w.node.bin.Folders() + ":" + repository + "/bin:" + os.Getenv("PATH"),
-		"KUBECONFIG=" + w.node.kubeconfig(admin), "HOME=" + w.node.folder.File("home"), "KUBERC=off",
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%s\n%w\n%s", command, err, out)
-	}
-	return string(out), err
-}
-
-// until repeats try until it succeeds.
-func (w *world) until(what string, try func() error) {
-	w.Helper()
-	if err := cluster.Until(w.ctx(), patience, try); err != nil {
-		w.Fatalf("%s: %v", what, err)
-	}
 }
 
 // untilSucceeds waits until a command of the shell does.
 func (w *world) untilSucceeds(command string) {
 	w.Helper()
-	w.until(command, func() error {
-		_, err := w.try(repository, command)
+	w.Until(command, func() error {
+		out, err := w.Shell(w.Background(), command).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
 		return err
 	})
 }
 
-// publish creates a source in the home namespace, or replaces its data, and waits until all targets have it.
+// publish creates a source in the home namespace, or changes its data, and waits until all targets have it. The removal
+// of a controller leaves the source without its label.
 func (w *world) publish(name, value string) {
 	w.Helper()
-	configMaps := w.node.client.CoreV1().ConfigMaps(home)
-	source := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"mirror": "true"}},
-		Data:       map[string]string{"key": value},
+	if w.Live(w.Home, name) == nil {
+		w.Create(w.Home, name)
 	}
-	_, err := configMaps.Create(w.ctx(), source, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		_, err = configMaps.Update(w.ctx(), source, metav1.UpdateOptions{})
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.until("copies of "+name+" in sync", func() error {
-		for _, namespace := range targets() {
-			cm := w.seen.ConfigMap(namespace, name)
-			if cm == nil || cm.Labels["mirror"] != "copy" || !maps.Equal(cm.Data, source.Data) {
-				return fmt.Errorf("not in %s", namespace)
-			}
-		}
-		return nil
-	})
+	source := w.Edit(w.Home, name, suite.WithLabel(w.Label, plan.SourceValue), suite.WithKey("key", value))
+	w.WaitInSync(source, w.targets...)
 }
 
 // install removes what another test has installed, if it needs something else, and applies for one replica install.yaml
@@ -193,9 +139,7 @@ func (w *world) install(replicas int) {
 	apply := manual.Commands(w, "deploy/docs/install.md", "resources: [install.yaml]",
 		"PREFIX", "team-", "REGISTRY", "localhost", "TAG", "node")
 	shorter := "sed '" + shortGrace + "' " + repository + "/deploy/install.yaml >install.yaml\n"
-	if _, err := w.try(w.TempDir(), shorter+apply); err != nil {
-		w.Fatal(err)
-	}
+	w.Sh("cd " + w.TempDir() + "\n" + shorter + apply)
 	w.waitRolledOut()
 }
 
@@ -216,9 +160,7 @@ func (w *world) applyOverlay(edits ...string) {
 	if !strings.Contains(apply, "sed -i") {
 		w.Fatalf("the documentation has no line %q:\n%s", place, apply)
 	}
-	if _, err := w.try(w.TempDir(), "cp -R "+repository+"/deploy .\n"+apply); err != nil {
-		w.Fatal(err)
-	}
+	w.Sh("cd " + w.TempDir() + "\ncp -R " + repository + "/deploy .\n" + apply)
 	w.waitRolledOut()
 }
 
@@ -227,8 +169,8 @@ func (w *world) remove() {
 	w.Helper()
 	if w.replicas > 0 {
 		w.replicas = 0
-		w.sh(manual.Commands(w, "deploy/docs/operate.md", "until left="))
-		w.sh(manual.Inline(w, "deploy/docs/operate.md", "kubectl delete -f deploy/install.yaml"))
+		w.Sh(manual.Commands(w, "deploy/docs/operate.md", "until left="))
+		w.Sh(manual.Inline(w, "deploy/docs/operate.md", "kubectl delete -f deploy/install.yaml"))
 	}
 }
 
@@ -236,13 +178,13 @@ func (w *world) remove() {
 // copies, which the controller may not do any more.
 func (w *world) cleanUp() {
 	if w.Failed() {
-		out, _ := w.try(repository, "kubectl -n mirror-system get pods,lease -o wide; kubectl get events -A | tail -40;"+
-			"kubectl -n mirror-system logs -l app.kubernetes.io/name=mirror-controller --prefix --tail=40")
-		w.Log(out)
-		w.sh("kubectl delete -f deploy/install.yaml --ignore-not-found; kubectl delete configmap -A -l mirror=copy")
+		out, _ := w.Shell(w.Background(), "kubectl -n mirror-system get pods,lease -o wide; kubectl get events -A | tail -40;"+
+			"kubectl -n mirror-system logs -l app.kubernetes.io/name=mirror-controller --prefix --tail=40").CombinedOutput()
+		w.Log(string(out))
+		w.Sh("kubectl delete -f deploy/install.yaml --ignore-not-found; kubectl delete configmap -A -l mirror=copy")
 		w.replicas = 0
 	}
-	w.sh("kubectl delete configmap -n platform --field-selector metadata.name!=kube-root-ca.crt")
+	w.Sh("kubectl delete configmap -n platform --field-selector metadata.name!=kube-root-ca.crt")
 	w.untilSucceeds(`test -z "$(kubectl get configmap -A -l mirror=copy -o name)"`)
 }
 
@@ -250,8 +192,8 @@ func (w *world) cleanUp() {
 func (w *world) waitRolledOut() {
 	w.Helper()
 	w.untilSucceeds(manual.Commands(w, "deploy/docs/install.md", "rollout status")) // again, if its own timeout is over
-	w.until("old Pods gone", func() error {
-		deployment, err := w.node.client.AppsV1().Deployments(system).Get(w.ctx(), "mirror-controller", metav1.GetOptions{})
+	w.Until("old Pods gone", func() error {
+		deployment, err := w.Admin.AppsV1().Deployments(system).Get(w.Background(), "mirror-controller", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -265,7 +207,7 @@ func (w *world) waitRolledOut() {
 // pods are those of the controller.
 func (w *world) pods() []corev1.Pod {
 	w.Helper()
-	list, err := w.node.client.CoreV1().Pods(system).List(w.ctx(),
+	list, err := w.Admin.CoreV1().Pods(system).List(w.Background(),
 		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=mirror-controller"})
 	if err != nil {
 		w.Fatal(err)
@@ -276,8 +218,8 @@ func (w *world) pods() []corev1.Pod {
 // leader is the Pod that holds the Lease, and the identity by which it holds it: each start of a process has its own.
 func (w *world) leader() (leader corev1.Pod, holder string) {
 	w.Helper()
-	w.until("a leader", func() error {
-		lease, err := w.node.client.CoordinationV1().Leases(system).Get(w.ctx(), "mirror-controller", metav1.GetOptions{})
+	w.Until("a leader", func() error {
+		lease, err := w.Admin.CoordinationV1().Leases(system).Get(w.Background(), "mirror-controller", metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil {
 			return errors.Join(err, errors.New("nobody holds the Lease"))
 		}
@@ -296,7 +238,7 @@ func (w *world) leader() (leader corev1.Pod, holder string) {
 // process is the id of the controller in a Pod. The name of its cgroup has the UID of the Pod.
 func (w *world) process(pod corev1.Pod) (pid int) {
 	w.Helper()
-	w.until("the process of "+pod.Name, func() error {
+	w.Until("the process of "+pod.Name, func() error {
 		folders, _ := filepath.Glob("/proc/[0-9]*")
 		for _, folder := range folders {
 			groups, _ := os.ReadFile(filepath.Join(folder, "cgroup"))
