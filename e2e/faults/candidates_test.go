@@ -34,25 +34,25 @@ const (
 	longLease  = time.Hour
 )
 
-// newPair starts two candidates: the first leads, through a proxy, with a short
+// newPair starts two candidates: the first leads, through the proxy, with a short
 // lease, and the second stands by with full caches. Nobody takes over from the
 // second.
-func newPair(w *suite.World, args ...string) (first, second *candidate, between *suite.Proxied) {
+func newPair(w *suite.World, args ...string) (first, second *candidate) {
 	w.Helper()
 	rules := w.ShippedRules()
 	one, other := w.NewAccount("first", rules), w.NewAccount("second", rules)
-	between = suite.NewProxiedAs(w.T, w, one.Kubeconfig)
-	first = start(w, one, between.Proxy.Kubeconfig(), shortLease, args...)
+	w.WithProxyAs(one.Kubeconfig)
+	first = start(w, one, w.Proxy.Kubeconfig(), shortLease, args...)
 	w.WaitLog(first.Process, `"Mirroring"`)
 	second = start(w, other, other.Kubeconfig, longLease, args...)
 	w.Until("the caches are full", func() error { return w.Probe(second.Process, "/readyz") })
-	w.Cleanup(between.Proxy.Heal) // before the first is stopped
-	return first, second, between
+	w.Cleanup(w.Proxy.Heal) // before the first is stopped
+	return first, second
 }
 
 // haltAfter lets n writes of copies through to the API server, and keeps back the others: however late a test comes,
 // there is something left to do.
-func haltAfter(w *suite.Proxied, n int, verb string) *faultproxy.Injection {
+func haltAfter(w *suite.World, n int, verb string) *faultproxy.Injection {
 	return w.Proxy.Inject(
 		faultproxy.Rule{Verbs: []string{verb}, Resources: []string{"configmaps"}, Skip: n, Kind: faultproxy.Hold})
 }

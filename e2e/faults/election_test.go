@@ -25,10 +25,10 @@ func TestC35KilledOrStopped(t *testing.T) {
 			t.Parallel()
 			w := suite.New(t)
 			targets := w.CreateMany(300)
-			first, second, between := newPair(w, "--concurrent-writes=4", "--metrics-bind-address=127.0.0.1:0")
-			hold := haltAfter(between, len(targets)*2/3, "create")
+			first, second := newPair(w, "--concurrent-writes=4", "--metrics-bind-address=127.0.0.1:0")
+			hold := haltAfter(w, len(targets)*2/3, "create")
 			src := w.CreateSource(w.Home, "settings")
-			between.Await("all writers wait", func() bool { return hold.Held() >= 4 })
+			w.Await("all writers wait", func() bool { return hold.Held() >= 4 })
 			w.WaitMetrics("the standby", second.Process, counted(0, 0))
 			w.Signal(first.Process, sig)
 			if sig == syscall.SIGTERM {
@@ -64,14 +64,14 @@ func TestC61Paused(t *testing.T) {
 	w := suite.New(t)
 	targets := w.CreateMany(300)
 	const concurrent, before = 4, 100
-	first, second, between := newPair(w, fmt.Sprint("--concurrent-writes=", concurrent))
-	halt := haltAfter(between, before, "create")
+	first, second := newPair(w, fmt.Sprint("--concurrent-writes=", concurrent))
+	halt := haltAfter(w, before, "create")
 	src := w.CreateSource(w.Home, "settings")
-	between.Await("all writers wait", func() bool { return halt.Held() >= concurrent })
+	w.Await("all writers wait", func() bool { return halt.Held() >= concurrent })
 	w.Pause(first.Process)
-	between.Proxy.Inject(faultproxy.Rule{Verbs: reads, Kind: faultproxy.Hold})
-	between.Proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Kind: faultproxy.Hold})
-	between.Proxy.EndWatches()
+	w.Proxy.Inject(faultproxy.Rule{Verbs: reads, Kind: faultproxy.Hold})
+	w.Proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Kind: faultproxy.Hold})
+	w.Proxy.EndWatches()
 	halt.Stop()
 	w.WaitLog(second.Process, `"Mirroring"`)
 	w.WaitInSync(src, targets...)
@@ -95,13 +95,13 @@ func TestC35CutOff(t *testing.T) {
 	w := suite.New(t)
 	const before = 60
 	targets := w.CreateMany(before + slowPlaces) // a call that is held moves to a slow place
-	first, second, between := newPair(w, "--concurrent-writes=4")
+	first, second := newPair(w, "--concurrent-writes=4")
 	src := w.CreateSource(w.Home, "settings")
 	w.WaitInSync(src, targets...)
-	halt := haltAfter(between, before, "update")
+	halt := haltAfter(w, before, "update")
 	src = w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"}))
-	between.Await("writes are in flight", func() bool { return halt.Held() >= slowPlaces })
-	between.Proxy.Silence()
+	w.Await("writes are in flight", func() bool { return halt.Held() >= slowPlaces })
+	w.Proxy.Silence()
 	exits(w, first)
 	w.WaitLog(second.Process, `"Mirroring"`)
 	w.WaitInSync(src, targets...)
@@ -116,8 +116,8 @@ func TestC35CutOff(t *testing.T) {
 	w.WaitRequests("what was in flight", sent+inFlight, func(e cluster.Event) bool {
 		return e.User.Username == first.User && len(suite.WritesTo([]cluster.Event{e}, "settings")) > 0
 	})
-	between.Proxy.Heal() // and what it sent in silence comes as well
-	between.Await("its connections are closed", func() bool { open, _ := between.Proxy.Connections(); return open == 0 })
+	w.Proxy.Heal() // and what it sent in silence comes as well
+	w.Await("its connections are closed", func() bool { open, _ := w.Proxy.Connections(); return open == 0 })
 	w.Settle(targets[0])
 	w.Untouched(copies...)
 	conflicts := 0

@@ -19,7 +19,7 @@ import (
 // foreign is written to, and all is quiet in the end.
 func TestC34FaultyAPI(t *testing.T) {
 	t.Parallel()
-	w := suite.NewProxied(t, suite.New(t))
+	w := suite.New(t).WithProxy()
 	targets := w.CreateMany(200)
 	taken, targets := targets[0], targets[1:]
 	foreign := w.Create(taken, "settings", suite.WithAnnotation(plan.SourceAnnotation, w.Home+"/settings"))
@@ -65,7 +65,7 @@ func TestC34FaultyAPI(t *testing.T) {
 	}
 	w.Settle(targets...)
 	w.Untouched(foreign)
-	for write, n := range accepted(w.World) {
+	for write, n := range accepted(w) {
 		most := 1
 		if strings.HasPrefix(write, "update") {
 			most = 2 // the source has changed twice
@@ -99,7 +99,7 @@ func TestC34Partition(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := suite.NewProxied(t, suite.New(t))
+			w := suite.New(t).WithProxy()
 			targets := w.CreateMany(100)
 			// It looks after a connection on which nothing comes in, sooner than by default.
 			soon := []string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS=1", "HTTP2_PING_TIMEOUT_SECONDS=1"}
@@ -121,7 +121,7 @@ func TestC34Partition(t *testing.T) {
 			w.Delete(made[0], "settings")
 			w.WaitInSync(src, targets...)
 			w.Settle(targets...)
-			writes := accepted(w.World)
+			writes := accepted(w)
 			writes["create "+made[0]]-- // it was deleted meanwhile
 			for write, n := range writes {
 				if n > 1 || !strings.HasPrefix(write, "create") {

@@ -31,7 +31,7 @@ func TestC58Restore(t *testing.T) {
 		t.Parallel()
 		w := newRewound(t)
 		account := w.NewAccount("first", w.ShippedRules())
-		w.Proxied = suite.NewProxiedAs(t, w.World, account.Kubeconfig)
+		w.WithProxyAs(account.Kubeconfig)
 		c := start(w.World, account, w.Proxy.Kubeconfig(), shortLease)
 		w.Cleanup(w.Proxy.Heal) // before the controller is stopped
 		w.backUpAndChange()
@@ -45,16 +45,16 @@ func TestC58Restore(t *testing.T) {
 	})
 }
 
-// rewound is a world whose etcd is restored.
+// rewound is what the tests of a world know whose etcd is restored.
 type rewound struct {
-	*suite.Proxied
+	*suite.World
 	a, b, late string                       // targets; late comes behind the backup
 	sources    map[string]*corev1.ConfigMap // those of the backup, by name
 	foreign    *corev1.ConfigMap            // in the way in b
 }
 
 func newRewound(t *testing.T) *rewound {
-	w := &rewound{Proxied: suite.NewProxied(t, suite.NewAlone(t, "a", "b"))}
+	w := &rewound{World: suite.NewAlone(t, "a", "b").WithProxy()}
 	w.a, w.b, w.late = w.NS("a"), w.NS("b"), w.NS("late")
 	w.foreign = w.Create(w.b, "foreign")
 	return w

@@ -31,14 +31,14 @@ func TestC33WhileAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := suite.NewProxied(t, suite.New(t, "a", "b", "again", "out"))
+			w := suite.New(t, "a", "b", "again", "out").WithProxy()
 			w.StartProxied(way.env)
 			testWhileAway(w, way.down)
 		})
 	}
 }
 
-func testWhileAway(w *suite.Proxied, down func(*faultproxy.Proxy)) {
+func testWhileAway(w *suite.World, down func(*faultproxy.Proxy)) {
 	a, b, again, out, late := w.NS("a"), w.NS("b"), w.NS("again"), w.NS("out"), w.NS("late")
 	sources := map[string]*corev1.ConfigMap{}
 	for _, name := range []string{"quiet", "edited", "again", "deleted", "unlabelled", "taken"} {
@@ -116,7 +116,7 @@ func TestC79RelistThatNeverEnds(t *testing.T) {
 	for _, resource := range watched {
 		t.Run(resource, func(t *testing.T) {
 			t.Parallel()
-			w := suite.NewProxied(t, suite.New(t, "a"))
+			w := suite.New(t, "a").WithProxy()
 			src := w.CreateSource(w.Home, "settings")
 			w.Proxy.Inject(faultproxy.Rule{Resources: []string{resource}, Kind: faultproxy.PlainWatch})
 			p := w.StartProxied(nil, "--metrics-bind-address=127.0.0.1:0")
@@ -144,7 +144,7 @@ func TestC79Undecodable(t *testing.T) {
 	w := suite.NewAlone(t, "a")
 	a, late := w.NS("a"), w.NS("late")
 	w.Patience = interruption
-	first, second, _ := newPair(w, "--metrics-bind-address=127.0.0.1:0")
+	first, second := newPair(w, "--metrics-bind-address=127.0.0.1:0")
 	w.WaitInSync(w.CreateSource(w.Home, "settings"), a)
 	w.WaitMetrics("the watch is established", first.Process, map[string]float64{interrupted: 0})
 
@@ -186,18 +186,18 @@ func TestC79LeaderGivesWay(t *testing.T) {
 	w := suite.New(t, "a")
 	a, late := w.NS("a"), w.NS("late")
 	w.Patience = interruption
-	first, second, between := newPair(w, "--metrics-bind-address=127.0.0.1:0")
+	first, second := newPair(w, "--metrics-bind-address=127.0.0.1:0")
 	w.WaitInSync(w.CreateSource(w.Home, "settings"), a)
-	reset := between.Proxy.Inject(faultproxy.Rule{
+	reset := w.Proxy.Inject(faultproxy.Rule{
 		Verbs: reads, Resources: []string{"configmaps"}, Kind: faultproxy.ResetBefore,
 	})
-	between.Proxy.EndWatches("configmaps")
+	w.Proxy.EndWatches("configmaps")
 	w.WaitLog(first.Process, "Cannot list or watch")
 	exits(w, first)
 	if log := first.Log(); !strings.Contains(log, "Neither acquiring nor renewing the Lease") {
 		t.Error("the log does not say why the Lease was lost")
 	}
-	again := start(w, first.Account, between.Proxy.Kubeconfig(), longLease)
+	again := start(w, first.Account, w.Proxy.Kubeconfig(), longLease)
 	w.WaitLog(second.Process, `"Mirroring"`)
 	source := w.Edit(w.Home, "settings", suite.WithKey("key", "changed"))
 	w.CreateNamespace(late, nil)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
@@ -73,35 +72,26 @@ func Leased(d time.Duration) []string {
 	}
 }
 
-// Proxied is a world whose controller reaches the API server through a proxy that misbehaves.
-type Proxied struct {
-	*World
-	Proxy *faultproxy.Proxy
-}
+// WithProxy puts a proxy, which can misbehave, between the API server and the
+// controllers of StartProxied.
+func (w *World) WithProxy() *World { return w.WithProxyAs(w.Installed.Kubeconfig) }
 
-// NewProxied returns the world with a proxy between it and the API server.
-func NewProxied(t *testing.T, w *World) *Proxied {
-	t.Helper()
-	return NewProxiedAs(t, w, w.Installed.Kubeconfig)
-}
-
-// NewProxiedAs is NewProxied for a controller with a kubeconfig of its own.
-func NewProxiedAs(t *testing.T, w *World, kubeconfig string) *Proxied {
-	t.Helper()
-	p, err := faultproxy.Start(kubeconfig, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
+// WithProxyAs is WithProxy for controllers with a kubeconfig of their own.
+func (w *World) WithProxyAs(kubeconfig string) *World {
+	w.Helper()
+	p, err := faultproxy.Start(kubeconfig, w.TempDir())
+	w.noError(err)
+	w.Cleanup(func() {
 		if err := p.Close(); err != nil {
-			t.Errorf("closing the proxy: %v", err)
+			w.Errorf("closing the proxy: %v", err)
 		}
 	})
-	return &Proxied{w, p}
+	w.Proxy = p
+	return w
 }
 
 // StartProxied runs a controller that has to pass through the proxy.
-func (w *Proxied) StartProxied(env []string, args ...string) *shipped.Process {
+func (w *World) StartProxied(env []string, args ...string) *shipped.Process {
 	w.Helper()
 	p := w.StartWith(shipped.RunOptions{Args: args, Env: env, Kubeconfig: w.Proxy.Kubeconfig()})
 	w.Cleanup(w.Proxy.Heal) // before the controller is stopped

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -37,6 +38,8 @@ type World struct {
 	Instance string
 	Mark     cluster.Mark  // where the audit log stood when the world began
 	Patience time.Duration // of its waits
+	// Proxy is what WithProxy puts before the API server.
+	Proxy *faultproxy.Proxy
 }
 
 // New creates a world, with its home namespace and one target namespace for each name.
