@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
@@ -33,7 +34,6 @@ import (
 	"k8s.io/kubernetes/pkg/controller/resourcequota"
 	"k8s.io/kubernetes/pkg/controller/serviceaccount"
 	"k8s.io/kubernetes/pkg/controller/validatingadmissionpolicystatus"
-	"k8s.io/kubernetes/pkg/quota/v1/install"
 )
 
 var (
@@ -179,12 +179,12 @@ func (m *manager) addPolicies(context.Context) error {
 	return nil
 }
 
-// addQuotas adds the controller that counts what falls under quotas.
+// addQuotas adds the controller that counts objects for quotas such as
+// count/configmaps. What Pods and Services use would take 82 packages more.
 func (m *manager) addQuotas(ctx context.Context) error {
-	listers := generic.ListerFuncForResourceFunc(m.informers.ForResource)
-	quotas, err := install.NewQuotaConfigurationForControllers(listers, m.informers)
-	if err != nil {
-		return err
+	ignored := map[schema.GroupResource]struct{}{
+		{Resource: "events"}:                         {},
+		{Group: "events.k8s.io", Resource: "events"}: {},
 	}
 	c, err := resourcequota.NewController(ctx, &resourcequota.ControllerOptions{
 		QuotaClient:               m.client.CoreV1(),
@@ -193,10 +193,9 @@ func (m *manager) addQuotas(ctx context.Context) error {
 		InformerFactory:           m.all,
 		ReplenishmentResyncPeriod: controller.NoResyncPeriodFunc,
 		DiscoveryFunc:             m.client.Discovery().ServerPreferredNamespacedResources,
-		IgnoredResourcesFunc:      quotas.IgnoredResources,
+		IgnoredResourcesFunc:      func() map[schema.GroupResource]struct{} { return ignored },
 		InformersStarted:          m.started,
-		Registry:                  generic.NewRegistry(quotas.Evaluators()),
-		UpdateFilter:              install.DefaultUpdateFilter(),
+		Registry:                  generic.NewRegistry(nil),
 	})
 	if err != nil {
 		return err
