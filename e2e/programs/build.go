@@ -191,7 +191,8 @@ func (m module) build(ctx context.Context, dir string, flags, missing []string) 
 	start := time.Now()
 	fmt.Fprintf(os.Stderr, "Building %s of Kubernetes %s from Go modules into the cache folder; later runs build "+
 		"nothing. With empty caches a control plane takes a download and about eight minutes of CPU: 5 minutes on two idle "+
-		"cores, up to 20 on a busy machine.\n", strings.Join(missing, ", "), m.kubernetes)
+		"cores, up to 20 on a busy machine. README.md shows how to download etcd and kube-apiserver instead.\n",
+		strings.Join(missing, ", "), m.kubernetes)
 	args := []string{"-trimpath", "-buildvcs=false"}
 	for _, f := range flags {
 		args = append(args, "-gcflags="+f)
