@@ -71,6 +71,7 @@ func TestStillHolds(t *testing.T) {
 	ns := plantest.Namespace("team-a")
 	const narrow = `mirror-controller.github.io/namespace-prefix="team-b"`
 	narrowed := plantest.Source("platform", "settings", plantest.Annotation(PrefixAnnotation, "team-b"))
+	whole := plantest.Source("platform", "settings")
 	for name, tc := range map[string]struct {
 		why    Unclaimed
 		source *corev1.ConfigMap
@@ -78,11 +79,11 @@ func TestStillHolds(t *testing.T) {
 		want   bool
 	}{
 		"the source is gone":          {Unclaimed{Rule: SourceGone}, nil, ns, true},
-		"the source is back":          {Unclaimed{Rule: SourceGone}, plantest.Source("platform", "settings"), ns, false},
+		"the source is back":          {Unclaimed{Rule: SourceGone}, whole, ns, false},
 		"narrowed":                    {Unclaimed{ExcludedByPrefix, narrow}, narrowed, ns, true},
 		"narrowed, now gone":          {Unclaimed{ExcludedByPrefix, narrow}, nil, ns, false},
 		"narrowed by another value":   {Unclaimed{ExcludedByPrefix, "another"}, narrowed, ns, false},
-		"widened":                     {Unclaimed{Rule: ExcludedByPrefix}, plantest.Source("platform", "settings"), ns, false},
+		"widened":                     {Unclaimed{Rule: ExcludedByPrefix}, whole, ns, false},
 		"narrowed, at another target": {Unclaimed{ExcludedByPrefix, narrow}, narrowed, plantest.Namespace("team-b"), false},
 		"opted out": {Unclaimed{Rule: ExcludedByOptOut}, narrowed,
 			plantest.Namespace("team-a", DefaultLabel, OptOutValue), true},

@@ -75,6 +75,31 @@ func TestOutcomeOfEachError(t *testing.T) {
 	}
 }
 
+// TestIsRetryable: another try may help, of reads as of writes.
+func TestIsRetryable(t *testing.T) {
+	r, why := schema.GroupResource{Resource: "configmaps"}, errors.New("why")
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"nothing":           {nil, false},
+		"not found":         {apierrors.NewNotFound(r, "settings"), true},
+		"conflict":          {apierrors.NewConflict(r, "settings", why), true},
+		"already exists":    {apierrors.NewAlreadyExists(r, "settings"), true},
+		"too many requests": {apierrors.NewTooManyRequests("why", 1), true},
+		"unavailable":       {apierrors.NewServiceUnavailable("why"), true},
+		"forbidden":         {apierrors.NewForbidden(r, "settings", why), false},
+		"internal error":    {apierrors.NewInternalError(why), false},
+		"no answer":         {io.ErrUnexpectedEOF, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := IsRetryable(tc.err); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestProperties is the table of the outcomes: the result of the call in the metrics, whether the reconcile failed
 // there, and the delays of retries. Quick ones double from 50 ms to 15 seconds, slow ones from a second to a minute.
 func TestProperties(t *testing.T) {

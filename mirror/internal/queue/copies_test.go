@@ -50,6 +50,7 @@ func TestFanoutsTakeTurnsBehindEvents(t *testing.T) {
 		"events use all turns alone":      {"!x1 !x2 !x3 !x4 !x5 !x6", "x1 x2 x3 x4 x5 x6"},
 		"an event moves a waiting key":    {"+a1 +a2 +a3 !a2", "a2 a1 a3"},
 		"also the only key of its flow":   {"+a1 +b1 !a1", "a1 b1"},
+		"a flow ends its turns in order":  {"+a1 +a2 +b1 +a3 +b2", "a1 b1 a2 b2 a3"},
 		"a key waits once":                {"+a1 +a1 !a1 !a1 +a1", "a1"},
 		"a fan-out does not move it back": {"!a1 +b1 +a1", "a1 b1"},
 	} {

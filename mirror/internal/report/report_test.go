@@ -111,6 +111,8 @@ func TestMessagesAboutASource(t *testing.T) {
 		synced, pending, foreign, rejected = plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateRejected
 		fought, beyond, isHeld             = plan.StateFight, plan.StateOutOfScope, plan.StateHeld
 	)
+	const named = "7 namespaces (a, b, c, d, e and 2 more)"
+	seven := []string{"g", "f", "e", "d", "c", "b", "a"}
 	next, canary := version("8"), plantest.Annotation(plan.RolloutAnnotation, "tier=canary")
 	paused := plantest.Annotation(plan.PausedAnnotation, "true")
 	malformed := plantest.Annotation(plan.PrefixAnnotation, "Team")
@@ -178,6 +180,18 @@ func TestMessagesAboutASource(t *testing.T) {
 				[]string{notCopied + "namespace c", mirrored + "2 namespaces; 2 are blocked (see Foreign: 1, WriteFailed: 1); " +
 					"1 copy is out of scope (see OutOfScope)"}},
 		},
+		"more namespaces than a text names": {
+			{source(), targets{foreign: seven, rejected: seven, fought: seven, beyond: seven, synced: {"h"}},
+				[]string{notCopied + named, failed + named, fight + named, outOfScope + named,
+					mirrored + "1 namespace; 21 are blocked (see Fight: 7, Foreign: 7, WriteFailed: 7); " +
+						"7 copies are out of scope (see OutOfScope)"}},
+		},
+		"a warning that stays while one after it is over": {
+			{source(), targets{synced: {"a"}, foreign: {"b"}},
+				[]string{notCopied, mirrored + "1 namespace; 1 is blocked (see Foreign)"}},
+			{source(), targets{pending: {"a"}, foreign: {"b"}, rejected: {"c"}}, []string{failed}},
+			{source(), targets{pending: {"a", "c"}, foreign: {"b"}}, nil},
+		},
 		"malformed, and fixed": {
 			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
 			{source(malformed), targets{plan.StateFrozen: {"a"}, synced: {"b", "c"}},
@@ -200,6 +214,9 @@ func TestMessagesAboutASource(t *testing.T) {
 				[]string{held + `1 of 1 namespace by the annotation mirror-controller.github.io/paused="true": they keep`,
 					changed + "0 namespaces; 1 is held by paused"}},
 			{source(canary), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
+		},
+		"C62 a hold that has just ended": {
+			{source(), targets{synced: {"a"}, isHeld: {"b"}}, []string{mirrored + "1 namespace; 1 is held by an annotation"}},
 		},
 		"a reserved name": {{with(source(), true, false), targets{synced: {"a"}},
 			[]string{"Warning ReservedName: Version 7 is not mirrored|settings"}}},
@@ -318,6 +335,54 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestRefusedThenOver: a problem that was over for a moment ends no wait.
+func TestRefusedThenOver(t *testing.T) {
+	r := newReporter()
+	inTheWay := targets{plan.StateForeign: {"a"}, plan.StatePending: {"b"}}
+	all := summaryOf(source(), inTheWay).Messages(r.now)
+	next, _ := r.Next(all, r.now)
+	if next == nil {
+		t.Fatal("got no message, want Foreign")
+	}
+	for range 2 {
+		r.Refused(next, r.now, report.Refusal{Doubles: true, RetryAfter: time.Minute})
+	}
+	if none, _ := r.Next(nil, r.now); none != nil {
+		t.Errorf("got %v, though nothing holds", none)
+	}
+	const least = 90 * time.Second // four times ten seconds, and a minute less the spacing
+	if early, wait := r.Next(all, r.now); early != nil || wait < least {
+		t.Errorf("got %v, and a wait of %v, want one of at least %v", early, wait, least)
+	}
+}
+
+// TestBeginWithoutUID is about a source that no process has seen.
+func TestBeginWithoutUID(t *testing.T) {
+	r := &reporter{now: time.Unix(5000, 0)}
+	r.Begin("")
+	s := &report.Summary{Rules: rules}
+	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, "team-a", r.now.Add(time.Hour), false)
+	if got := r.send(0, s); len(got) != 1 {
+		t.Errorf("got %q, want an announcement", got)
+	}
+}
+
+// TestForeignTextOfEachCause has a sentence for each.
+func TestForeignTextOfEachCause(t *testing.T) {
+	s := summaryOf(source(), nil)
+	s.Add(plan.StateForeign, "team-a", "another source is there", false)
+	s.Add(plan.StateForeign, "team-b", "a copy of no instance is there", false)
+	got := messageOf(s, plan.ReasonForeign).Note
+	for _, want := range []string{
+		"Not copied to namespace team-a: another source is there. ",
+		"Not copied to namespace team-b: a copy of no instance is there. ",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %q, want in it %q", got, want)
+		}
+	}
+}
+
 // TestRefusedMirrored: a Mirrored that ends a warning, and has its former text, is sent again if it is refused.
 func TestRefusedMirrored(t *testing.T) {
 	r, calm := newReporter(), targets{plan.StateSynced: {"a"}}
@@ -350,6 +415,64 @@ func TestC86SentAtOneInstant(t *testing.T) {
 	sentAfter(targets{plan.StateSynced: {"a"}}, plan.ReasonMirrored)
 }
 
+// TestSupersededText names the first namespaces, in whatever order they come, and
+// the source that wins the first.
+func TestSupersededText(t *testing.T) {
+	s := summaryOf(source(), nil)
+	s.Counts[plan.StateSuperseded] = 7
+	for _, namespace := range []string{"d", "c", "g", "a", "f", "b", "e"} {
+		s.Supersede(namespace, types.NamespacedName{Namespace: "wins-" + namespace, Name: "settings"})
+	}
+	const want = "Not copied to 7 namespaces (a, b, c, d, e and 2 more): " +
+		"source wins-a/settings of the same name has precedence. "
+	if got := messageOf(s, plan.ReasonSuperseded).Note; !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want it to begin with %q", got, want)
+	}
+}
+
+// TestNoTargetsText: only a source that is mirrored, and holds no target, is said
+// to have none.
+func TestNoTargetsText(t *testing.T) {
+	none := []plan.Exclusion{plan.ExcludedName}
+	malformed := plantest.Annotation(plan.PrefixAnnotation, "Team")
+	for name, tc := range map[string]struct {
+		source   *plan.Source
+		excluded []plan.Exclusion
+		held     int
+		want     bool
+	}{
+		"none":           {source(), none, 0, true},
+		"not known":      {source(), nil, 0, false},
+		"holds a target": {source(), none, 1, false},
+		"frozen":         {source(malformed), none, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := summaryOf(tc.source, nil)
+			s.Excluded = tc.excluded
+			s.Counts[plan.StateHeld] = tc.held
+			isThere := slices.ContainsFunc(s.Messages(now), func(m report.Message) bool {
+				return m.Reason == plan.ReasonNoTargets
+			})
+			if isThere != tc.want {
+				t.Errorf("got NoTargets %v, want %v", isThere, tc.want)
+			}
+		})
+	}
+}
+
+// TestSooner: 0 is no wait.
+func TestSooner(t *testing.T) {
+	for _, tc := range []struct{ a, b, want time.Duration }{
+		{0, 0, 0}, {0, 5, 5}, {5, 0, 5}, {5, 3, 3}, {3, 5, 3},
+	} {
+		t.Run(fmt.Sprint(int(tc.a), " ", int(tc.b)), func(t *testing.T) {
+			if got := report.Sooner(tc.a, tc.b); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestExpiringIsDue for copies that no message has announced: within a second if the grace ends before ten seconds have
 // passed.
 func TestExpiringIsDue(t *testing.T) {
@@ -380,6 +503,9 @@ func TestExpiringIsDue(t *testing.T) {
 			s.Expire(gone, "team-a", r.now.Add(tc.after+tc.in), true)
 			later := r.now.Add(tc.after)
 			got, wait := r.Next(s.Messages(later), later)
+			if got != nil && got.Log {
+				t.Error("got it logged, though a line of the log comes before its grace begins")
+			}
 			if (got != nil) != tc.want || wait != tc.wait {
 				t.Errorf("got %v and a wait of %v, want an announcement %v, and %v", got, wait, tc.want, tc.wait)
 			}

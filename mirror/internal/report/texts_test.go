@@ -136,8 +136,8 @@ func TestTextsSayWhatToDo(t *testing.T) {
 	for i := range 6 {
 		s.Expire(outOfScope, fmt.Sprintf("team-%d", i), now.Add(time.Duration(10-i)*time.Hour), false)
 	}
-	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, "team-y", now.Add(time.Hour), false)
 	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, "team-x", now.Add(time.Minute), false)
+	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, "team-y", now.Add(time.Hour), false)
 	frozen := plan.Unclaimed{Rule: plan.ExcludedByPrefix, Annotation: `namespace-prefix="x"`}
 	s.Expire(frozen, "team-z", now.Add(2*time.Hour), false)
 	for reason, want := range map[string]string{
