@@ -76,22 +76,25 @@ type reads struct {
 	took     time.Duration
 	until    time.Time // the answer or the error serves until then
 	inFlight *flight   // nil: no read is
+	passedOn time.Time // a read was cut then for which another caller waited
 }
 
 // flight is a read in flight.
 type flight struct {
-	began time.Time
-	ended chan struct{} // closed at the end
+	began     time.Time
+	ended     chan struct{} // closed at the end
+	isAwaited bool          // a caller waits for the end
 }
 
-// step is the next step of Premise, one of three. It waits for a read that another
-// goroutine has in flight. It reads the subjects that no goroutine reads. Or it
-// returns the answer or the error.
+// step is the next step of Premise, one of four. It waits for a read that another
+// goroutine has in flight, or returns when to ask again. It reads the subjects that
+// no goroutine reads. Or it returns the answer or the error.
 type step struct {
-	inFlight *flight
-	read     []subject
-	answer   Answer
-	err      error
+	inFlight   *flight
+	retryAfter time.Duration
+	read       []subject
+	answer     Answer
+	err        error
 }
 
 // New returns a reader. strip prepares a ConfigMap as the cache does. timeout
@@ -120,10 +123,10 @@ func (r *Reader) Premise(ctx context.Context, call Call, source types.Namespaced
 		needed = append(needed, subject{Namespace: namespace})
 	}
 	for range maxSteps {
-		next := r.next(needed, notBefore)
+		next := r.next(needed, notBefore, mayWait)
 		switch {
-		case next.inFlight != nil && !mayWait:
-			return a, next.inFlight.retryAfter(), nil
+		case next.retryAfter > 0:
+			return a, next.retryAfter, nil
 		case next.inFlight != nil:
 			err = next.inFlight.wait(ctx)
 		case len(next.read) > 0:
@@ -139,8 +142,10 @@ func (r *Reader) Premise(ctx context.Context, call Call, source types.Namespaced
 }
 
 // next returns what to do next about the subjects that are needed. Those that
-// the caller is to read are in flight from then on.
-func (r *Reader) next(needed []subject, notBefore time.Time) step {
+// the caller is to read are in flight from then on. A read that was cut is left to
+// the caller that waited for it, which may have more time for it than the others:
+// their reads, each of which is cut, could follow one another without end.
+func (r *Reader) next(needed []subject, notBefore time.Time, mayWait bool) step {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var answer Answer
@@ -154,8 +159,13 @@ func (r *Reader) next(needed []subject, notBefore time.Time) step {
 		case last.serves(notBefore):
 			served = append(served, s)
 			answer.add(last.Answer)
-		case last.inFlight != nil:
+		case last.inFlight != nil && mayWait:
+			last.inFlight.isAwaited = true
 			return step{inFlight: last.inFlight}
+		case last.inFlight != nil:
+			return step{retryAfter: last.inFlight.retryAfter()}
+		case !mayWait && time.Since(last.passedOn) < soonest:
+			return step{retryAfter: soonest}
 		default:
 			missing = append(missing, s)
 			longest = max(longest, last.took)
@@ -229,10 +239,12 @@ func (r *Reader) read(ctx context.Context, s subject) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.known[s]
-	answer.Began = last.inFlight.began
-	close(last.inFlight.ended)
+	ended := last.inFlight
+	answer.Began = ended.began
+	close(ended.ended)
 	last.inFlight = nil
-	if ctx.Err() == nil {
+	switch {
+	case ctx.Err() == nil:
 		lifetime := Lifetime
 		if err != nil {
 			lifetime = failureLifetime
@@ -241,6 +253,9 @@ func (r *Reader) read(ctx context.Context, s subject) (err error) {
 		last.err = err
 		last.took = time.Since(answer.Began)
 		last.until = time.Now().Add(lifetime)
+	case ended.isAwaited:
+		last.passedOn = time.Now()
+		last.until = last.passedOn // the record is kept, and serves nobody
 	}
 	// It is kept for longer: how long this read took counts for the next one.
 	time.AfterFunc(time.Until(last.until)+r.timeout, func() { r.forget(s) })

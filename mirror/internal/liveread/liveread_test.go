@@ -103,6 +103,42 @@ func TestPremiseIsSourceAndNamespace(t *testing.T) {
 	})
 }
 
+// TestCutReadIsPassedOn to the caller that waits for it, and has more time. The one
+// whose read was cut goes on at once with its next deletion, which needs the same
+// source. Case C52.
+func TestCutReadIsPassedOn(t *testing.T) {
+	read(t, func(t *testing.T, r reader) {
+		const takes, limit = 250 * time.Millisecond, 200 * time.Millisecond
+		r.takes(map[apitest.Call]time.Duration{readSource: takes})
+		cut := func(ctx context.Context, f func(context.Context) error) error {
+			ctx, cancel := context.WithTimeout(ctx, limit)
+			defer cancel()
+			return f(ctx)
+		}
+		began := time.Now()
+		var all sync.WaitGroup
+		all.Go(func() {
+			time.Sleep(time.Millisecond)
+			a, _, err := r.Premise(t.Context(), direct, settings, "", began, true)
+			if took := time.Since(began); err != nil || a.Source == nil || took != limit+takes {
+				t.Errorf("got %v, %v after %v, want the source after %v", a, err, took, limit+takes)
+			}
+		})
+		if _, wait, err := r.Premise(t.Context(), cut, settings, "", began, false); err == nil || wait > 0 {
+			t.Errorf("got a wait of %v, %v, want an error: the read was cut", wait, err)
+		}
+		for range 3 {
+			_, wait, err := r.Premise(t.Context(), cut, settings, "", began, false)
+			if err != nil || wait < soonest {
+				t.Errorf("got a wait of %v, %v, want to ask again later", wait, err)
+			}
+			time.Sleep(wait)
+		}
+		all.Wait()
+		r.wantReads("one was cut, and one not", 2, 0)
+	})
+}
+
 // TestOneReadServesAll that ask while it is on its way, and for five seconds after its answer. A caller that may wait
 // does so; others learn when to ask again, after as long as the read has taken, from 10 ms to 1 s. Case C53.
 func TestOneReadServesAll(t *testing.T) {
