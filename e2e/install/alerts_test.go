@@ -13,7 +13,6 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/plugin"
-	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -25,8 +24,8 @@ import (
 func TestAlertsNameTheSource(t *testing.T) {
 	t.Parallel()
 	w := startWithProblems(t)
-	policies.Sh(w.World, "kubectl apply --dry-run=server --validate=strict -f - <<'END'\n"+
-		manual.Find(t, "e2e/BENCHMARKS.md", "kind: FlowSchema").Text+"END")
+	w.Sh("kubectl apply --dry-run=server --validate=strict -f - <<'END'\n" +
+		manual.Find(t, "e2e/BENCHMARKS.md", "kind: FlowSchema").Text + "END")
 	names := map[string]string{
 		"ForeignObject": "in-the-way", "Held": "in-stages", "WritesRejected": "malformed", "OutOfScope": "ruled-out",
 		"CopiesExpiring": "withdrawn", "ManyCopiesExpiring": "withdrawn", "SlowPropagation": "narrowed",
