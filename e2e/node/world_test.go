@@ -178,8 +178,9 @@ func (w *world) remove() {
 // copies, which the controller may not do any more.
 func (w *world) cleanUp() {
 	if w.Failed() {
-		out, _ := w.Shell(w.Background(), "kubectl -n mirror-system get pods,lease -o wide; kubectl get events -A | tail -40;"+
-			"kubectl -n mirror-system logs -l app.kubernetes.io/name=mirror-controller --prefix --tail=40").CombinedOutput()
+		const show = "kubectl -n mirror-system get pods,lease -o wide; kubectl get events -A | tail -40;" +
+			"kubectl -n mirror-system logs -l app.kubernetes.io/name=mirror-controller --prefix --tail=40"
+		out, _ := w.Shell(w.Background(), show).CombinedOutput()
 		w.Log(string(out))
 		w.Sh("kubectl delete -f deploy/install.yaml --ignore-not-found; kubectl delete configmap -A -l mirror=copy")
 		w.replicas = 0

@@ -1,9 +1,11 @@
 // Package suite is what the tests of folders beside it share: a cluster with the controller installed, and for each
 // test a World, a part of that cluster of its own.
 //
-// There are three kinds of worlds. New makes one on the cluster that all tests of a package share, and most tests take it.
-// NewAlone has a cluster of its own, for a test that harms the control plane or judges all of it. In the world of
-// NewInstalled the controller is not run by Start, but installed as the pages say, under the names that they have.
+// There are three kinds of worlds. New makes one on the cluster that all tests
+// of a package share: most tests take it. NewAlone has a cluster of its own, for
+// a test that harms the control plane or judges all of it. In the world of
+// NewInstalled the controller is not run by Start, but installed as the pages
+// say, under the names that they have.
 //
 // They show what the controller does, from outside: the binary that is built from this checkout, under the permissions
 // and with the arguments of the shipped manifests, on a real etcd and kube-apiserver. `make e2e` runs the tests of
