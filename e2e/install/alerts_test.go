@@ -18,8 +18,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestAlertsNameTheSource runs the commands of each alert about one of several installations, as they stand there, where
-// sources are in all these states: each answer names the source. What the plug-in shows as a problem holds. The API
+// TestAlertsNameTheSource runs the commands of each alert about one of several
+// installations, as they stand there, where sources are in all these states: each
+// answer names the source. What the plug-in shows as a problem holds. The API
 // server takes the FlowSchema that the alerts lead to.
 func TestAlertsNameTheSource(t *testing.T) {
 	t.Parallel()
@@ -72,8 +73,10 @@ func TestAlertOfNoInstallation(t *testing.T) {
 	w.run("install", w.Namespace, suite.Deployed("chart"), "--create-namespace", "--set=mirrorLabel="+w.Label,
 		"--set=instance="+w.Instance, "--set=namespacePrefixes={"+w.Prefix+"}")
 	rules := alertRules(t)
-	noLeader := rules[slices.IndexFunc(rules, func(r monitoringv1.Rule) bool { return strings.HasSuffix(r.Alert, "NoLeader") })]
-	_, commands, _ := strings.Cut(described(t, noLeader, nil), "\n")
+	noLeader := slices.IndexFunc(rules, func(r monitoringv1.Rule) bool {
+		return strings.HasSuffix(r.Alert, "NoLeader")
+	})
+	_, commands, _ := strings.Cut(described(t, rules[noLeader], nil), "\n")
 	ofKubectl, ofPlugin, _ := strings.Cut(commands, "\n")
 	for command, want := range map[string]string{
 		ofKubectl: "deployment.apps/" + w.FullName + " ",
