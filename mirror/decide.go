@@ -45,10 +45,10 @@ type decision struct {
 // decide reads a target and its record together, decides, and records how the
 // target stands. The name is locked. While a call for the target is on its way,
 // the decision leaves nothing to do: the caller decides at its end.
-func (d *decider) decide(n *nameRecords, k key, view func() *plan.View) decision {
+func (d *decider) decide(n *nameRecords, k key) decision {
 	version := d.cache.Version()
 	target := d.cache.Target(k)
-	v := view() // after the target
+	v := d.cache.View(k.Name) // after the target
 	r := n.record(k.Namespace, uidOf(target))
 	x := decision{view: v, target: target, change: d.rules.Decide(v, target)}
 	d.keepReason(&x, r.unclaimed.why)
@@ -101,8 +101,8 @@ func (d *decider) keepReason(x *decision, why plan.Unclaimed) {
 //
 // A write that was cut may have been carried out all the same. If the target is
 // in sync now, that shows that the namespace is quick.
-func (d *decider) visit(n *nameRecords, k key, view func() *plan.View) decision {
-	x := d.decide(n, k, view)
+func (d *decider) visit(n *nameRecords, k key) decision {
+	x := d.decide(n, k)
 	switch {
 	case x.act:
 	case x.wait > 0:
@@ -113,9 +113,4 @@ func (d *decider) visit(n *nameRecords, k key, view func() *plan.View) decision 
 		}
 	}
 	return x
-}
-
-// viewOf returns a function that returns the present view of a name.
-func (d *decider) viewOf(name string) func() *plan.View {
-	return func() *plan.View { return d.cache.View(name) }
 }

@@ -18,11 +18,10 @@ func (d *decider) fanOut(name string) {
 		d.queues.sources.AddAfter(name, wait)
 		return
 	}
-	view := d.cache.ViewReader(name)
-	first := view()
+	first := d.cache.View(name)
 	for _, k := range d.cache.Targets(name, known) {
 		n := d.records.lock(name)
-		if x := d.visit(n, k, view); x.act {
+		if x := d.visit(n, k); x.act {
 			d.queues.copies.Add(k)
 		}
 		n.unlock()

@@ -128,7 +128,7 @@ func (h *handlers) targetChanged(k key) {
 // visitNow decides about a target, and queues it before those of fan-outs if
 // something is to be done. The event of our own write leaves nothing to do.
 func (h *handlers) visitNow(n *nameRecords, k key) {
-	if x := h.visit(n, k, h.viewOf(k.Name)); x.act {
+	if x := h.visit(n, k); x.act {
 		h.queues.copies.AddFirst(k)
 	}
 }
@@ -175,15 +175,15 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace) {
 func (h *handlers) namespaceChangedAt(k key, ns *corev1.Namespace) {
 	n := h.records.lock(k.Name)
 	defer n.unlock()
-	view := h.viewOf(k.Name)
 	target := h.cache.Target(k)
-	if ns != nil { // the cache may show a later state already, in which the claim is gone
+	view := h.cache.View(k.Name) // after the target
+	if ns != nil {               // the cache may show a later state already, in which the claim is gone
 		target.Namespace = ns
 	}
-	h.endGrace(n, target, view)
+	h.endGrace(n, target, func() *plan.View { return view })
 	h.visitNow(n, k)
 	if ns != nil {
-		h.addExcluded(n, ns, view())
+		h.addExcluded(n, ns, view)
 	}
 }
 

@@ -136,7 +136,7 @@ func TestC41CacheIsAhead(t *testing.T) {
 		s.remove("platform")
 		synctest.Wait()
 		n := r.records.lock("settings")
-		x := &attempt{decision: r.decide(n, settings("team-000"), r.viewOf("settings"))}
+		x := &attempt{decision: r.decide(n, settings("team-000"))}
 		n.unlock()
 		if _, confirmed := r.confirm(t.Context(), x); !confirmed {
 			t.Error("got no confirmation without a source")

@@ -103,7 +103,7 @@ func (r *reconciler) reconcile(ctx, writes context.Context, k key, pace slow.Pac
 func (r *reconciler) begin(k key, pace slow.Pace) decision {
 	n := r.records.lock(k.Name)
 	defer n.unlock()
-	x := r.visit(n, k, r.viewOf(k.Name))
+	x := r.visit(n, k)
 	if x.act && pace == slow.Ordinary {
 		x.act = !r.queues.slow.Put(x.record.namespaceUID, k, nil)
 	}
@@ -129,7 +129,7 @@ func (r *reconciler) finish(x *attempt, res *result) (wait time.Duration) {
 		r.recordResult(n, &known, x, res, now)
 	}
 	n.set(k.Namespace, known)
-	next := r.decide(n, k, r.viewOf(k.Name))
+	next := r.decide(n, k)
 
 	wait = max(next.wait, res.askAgain)
 	switch {

@@ -35,22 +35,6 @@ func (c *Cache) View(name string) *plan.View {
 	}
 }
 
-// ViewReader returns a function that returns the view of a name, for one
-// goroutine. It costs little if nothing has changed: a fan-out reads the view
-// again for each of its targets.
-func (c *Cache) ViewReader(name string) func() *plan.View {
-	var view *plan.View
-	var version string
-	return func() *plan.View {
-		now := c.Version()
-		if view == nil || now == "" || now != version {
-			version = now
-			view = c.View(name)
-		}
-		return view
-	}
-}
-
 // viewOf returns the present view of a name, or the sources that are neither in
 // the last view nor among the parsed ones. It reads the index under the lock,
 // so that an older view never replaces a newer one.
