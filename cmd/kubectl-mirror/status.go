@@ -57,15 +57,13 @@ func newStatus(c *cli) *cobra.Command {
 	return c.command(cmd, false, func(
 		ctx context.Context, s *session, keys []types.NamespacedName,
 	) error {
-		view := details
+		hasNames := len(keys) > 0
 		switch {
-		case len(keys) > 0 && *everywhere:
+		case hasNames && *everywhere:
 			return errors.New("--all-namespaces beside SOURCE: give one of the two")
 		case *everywhere:
-			view = sourceTable
 			keys = append(keys, types.NamespacedName{})
-		case len(keys) == 0:
-			view = sourceTable
+		case !hasNames:
 			namespace, _, err := c.ToRawKubeConfigLoader().Namespace()
 			if err != nil {
 				return err
@@ -78,10 +76,10 @@ func newStatus(c *cli) *cobra.Command {
 		}
 		if *problems {
 			sources = slices.DeleteFunc(sources, isWell)
-			s.print(&statuses{sources, problemTable})
+			s.print(&troubles{statuses{Sources: sources}})
 			return exitOf(sources, isWell)
 		}
-		s.print(&statuses{sources, view})
+		s.print(&statuses{sources, hasNames})
 		return exitOf(sources, isInSync)
 	})
 }
@@ -171,44 +169,25 @@ func exitOf(sources []*snapshot.Source, succeeds func(*snapshot.Source) bool) ex
 	return code
 }
 
-// statuses is the answer of status and wait, and that of explain about a
-// source.
+// statuses is the answer of status and wait.
 type statuses struct {
 	Sources []*snapshot.Source `json:"sources"`
 
-	view view
+	details bool // the table has each source at length, instead of a row
 }
 
-// view is how sources are shown.
-type view int
-
-const (
-	details      view = iota // each source at length
-	sourceTable              // one row a source
-	problemTable             // one row for each warning, and each source not in sync
-)
-
-// table prints the sources as their view has them.
+// table prints the number of targets of each source by state, and the reasons
+// of its events.
 func (a *statuses) table(w io.Writer) {
-	switch {
-	case a.view == details:
+	if a.details {
 		for _, s := range a.Sources {
 			printSource(w, s)
 		}
-	case a.view == problemTable && len(a.Sources) == 0:
-		printLines(w, "No problems found.")
-	case len(a.Sources) == 0:
-		printLines(w, "No sources found.")
-	case a.view == problemTable:
-		a.printProblems(w)
-	default:
-		a.printRows(w)
+		return
 	}
-}
-
-// printRows prints the number of targets of each source by state, and the
-// reasons of its events.
-func (a *statuses) printRows(w io.Writer) {
+	if len(a.Sources) == 0 {
+		printLines(w, "No sources found.")
+	}
 	columns := []string{"Namespace", "Name", "Status", "Targets"}
 	for _, state := range plan.Counted {
 		columns = append(columns, state.String())
@@ -229,9 +208,15 @@ func (a *statuses) printRows(w io.Writer) {
 	printTable(w, columns, rows)
 }
 
-// printProblems prints the warnings about each source or, if there is none, its
-// status and the reason of that.
-func (a *statuses) printProblems(w io.Writer) {
+// troubles is the answer of status --problems: the sources with problems.
+type troubles struct{ statuses }
+
+// table prints the warnings about each source or, if there is none, its status
+// and the reason of that.
+func (a *troubles) table(w io.Writer) {
+	if len(a.Sources) == 0 {
+		printLines(w, "No problems found.")
+	}
 	var rows [][]any
 	for _, s := range a.Sources {
 		warnings := warningsOf(s)

@@ -68,7 +68,7 @@ func (w *waiting) run(ctx context.Context, s *session, keys []types.NamespacedNa
 		sources, err := w.sources(limited, keys)
 		switch {
 		case err == nil && w.isEnd(limited, sources):
-			w.print(&statuses{sources, details})
+			w.print(&statuses{sources, true})
 			return w.code
 		case err == nil:
 			// Large clusters are read seldom: at most a sixth of the time goes
@@ -129,7 +129,7 @@ func (w *waiting) timedOut() error {
 		return fmt.Errorf("--timeout=%v: over before the cluster was read", w.timeout)
 	}
 	w.say(fmt.Sprintf("Timed out after %v", w.timeout))
-	w.print(&statuses{w.last, details})
+	w.print(&statuses{w.last, true})
 	return w.code
 }
 

@@ -13,6 +13,7 @@ type output struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	text    bytes.Buffer
+	ended   bool // the program prints nothing more
 }
 
 func newOutput() *output {
@@ -28,11 +29,23 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// await returns when the text is there.
-func (o *output) await(text string) {
+// end says that the program prints nothing more.
+func (o *output) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	o.changed.Broadcast()
+}
+
+// await returns when the text is there. It fails the test if the program ends before.
+func (o *output) await(t *testing.T, text string) {
+	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for !strings.Contains(o.text.String(), text) {
+		if o.ended {
+			t.Fatalf("got %q, want %q in it", o.text.String(), text)
+		}
 		o.changed.Wait()
 	}
 }
@@ -104,19 +117,22 @@ func TestC88WaitGoesOn(t *testing.T) {
 func waitWithFault(t *testing.T, fault waitFault, atStart bool) {
 	a := newAPI(t, append(installation(0), settingsSource()...)...)
 	stdout, stderr := newOutput(), newOutput()
-	ended := make(chan exitCode)
+	ended := make(chan exitCode, 1)
 	start := func() {
-		go func() { ended <- a.start(t.Context(), "wait platform/settings --timeout=1h", stdout, stderr) }()
+		go func() {
+			ended <- a.start(t.Context(), "wait platform/settings --timeout=1h", stdout, stderr)
+			stderr.end()
+		}()
 	}
 	if atStart {
 		fault.begin(t, a)
 		start()
 	} else {
 		start()
-		stderr.await("platform/settings: NotKnown\n")
+		stderr.await(t, "platform/settings: NotKnown\n")
 		fault.begin(t, a)
 	}
-	stderr.await(fault.line)
+	stderr.await(t, fault.line)
 	want, answer := exitUnknown, ""
 	if !atStart || fault.atStart {
 		want, answer = exitYes, "platform/settings: InSync, 1 synced\n"
