@@ -49,13 +49,11 @@ func explain(ctx context.Context, s *session, keys []types.NamespacedName) error
 	}
 	x := &subject{Rules: s.Rules, key: key, cm: cm}
 	x.snap, err = s.Read(ctx, key.Name)
-	if err == nil {
-		x.ns = x.snap.Namespaces[key.Namespace]
-	} else if apierrors.IsForbidden(err) {
+	if apierrors.IsForbidden(err) {
+		// Even a user who may see neither learns much from the ConfigMap alone.
 		x.ns, err = s.Client.CoreV1().Namespaces().Get(ctx, key.Namespace, metav1.GetOptions{})
+		err = utilerrors.FilterOut(err, apierrors.IsForbidden, apierrors.IsNotFound)
 	}
-	// Even a user who may see neither learns much from the ConfigMap alone.
-	err = utilerrors.FilterOut(err, apierrors.IsForbidden, apierrors.IsNotFound)
 	if err != nil {
 		return err
 	}
@@ -88,8 +86,8 @@ type subject struct {
 	// snap has all of the name of the key. It is nil if the user may see no
 	// more than the namespace.
 	snap *snapshot.Snapshot
-	// ns is the namespace of the key; nil if there is none. It is empty if the
-	// user may not see it.
+	// ns is the namespace of the key, if snap is nil. It is empty if the user may
+	// not see it, or there is none.
 	ns *corev1.Namespace
 }
 
@@ -188,8 +186,9 @@ func (x *subject) explainTarget() (why, remedy string) {
 // and what would change that. Of several sources it is about the first: that
 // one would win.
 func (x *subject) explainNoCopy(sources []*plan.Source) (why, remedy string) {
+	ns := x.snap.Namespaces[x.key.Namespace]
 	switch {
-	case x.ns == nil:
+	case ns == nil:
 		missing := "there is no namespace " + x.key.Namespace
 		created := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: x.key.Namespace}}
 		why, remedy = x.ExplainExclusion(plan.AnySource(), created)
@@ -201,7 +200,7 @@ func (x *subject) explainNoCopy(sources []*plan.Source) (why, remedy string) {
 		return fmt.Sprintf("no ConfigMap of this name has the label %s=%s",
 			x.Label(), plan.SourceValue), ""
 	}
-	return x.ExplainExclusion(sources[0], x.ns)
+	return x.ExplainExclusion(sources[0], ns)
 }
 
 // explainUnseen returns what the namespace shows to a user who may see no

@@ -127,31 +127,26 @@ func (s *session) sources(
 }
 
 // explainGone sets the note of a source that is gone, if there is a ConfigMap
-// that shows why. If there is no report on it either, it returns an error. A
-// user often means a copy, so that has an error of its own.
+// that shows why. If there is no report on it either, it returns an error with
+// what is there instead: a user often means a copy.
 func (s *session) explainGone(
 	ctx context.Context, key types.NamespacedName, found []*snapshot.Source,
 ) error {
-	label := s.Rules.Label() + "=" + plan.SourceValue
 	if key.Name == "" {
-		return fmt.Errorf("no source in namespace %s: no ConfigMap there has the label %s; "+
-			"-A shows those of all namespaces", key.Namespace, label)
+		return fmt.Errorf("no source in namespace %s: no ConfigMap there has the label %s=%s; "+
+			"-A shows those of all namespaces", key.Namespace, s.Rules.Label(), plan.SourceValue)
 	}
 	cm, err := s.Get(ctx, key)
-	why := mislabelled(s.Rules, cm)
-	switch {
-	case err != nil && !apierrors.IsForbidden(err):
+	if err != nil {
 		return err
-	case len(found) > 0:
+	}
+	why := mislabelled(s.Rules, cm)
+	if len(found) > 0 {
 		found[0].Note = cmp.Or(why, found[0].Note)
 		return nil
-	case isCopy(cm):
-		return fmt.Errorf("%s is a copy of %s: ask about that", key, plan.MarksOf(cm).Source)
-	case why != "":
-		return fmt.Errorf("no source %s: %s", key, why)
 	}
-	return fmt.Errorf("no source %s: no ConfigMap of this name has the label %s there, "+
-		"and no copies were reported to expire", key, label)
+	x := &subject{Rules: s.Rules, key: key, cm: cm}
+	return fmt.Errorf("no source %s: %s", key, cmp.Or(why, x.describe()))
 }
 
 // exitOf returns the exit code for sources, each of which has to succeed: the

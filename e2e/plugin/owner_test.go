@@ -128,7 +128,7 @@ func TestC70States(t *testing.T) {
 	w.Edit(w.Home, "blocked", suite.WithLabel(w.Label, plan.SourceValue))
 	both(0, "wait platform/blocked", "platform/blocked: InSync, 2 synced", "!will be deleted")
 	for _, u := range []*user{admin(w), tenant} {
-		u.says(2, "wait team-a/settings", "team-a/settings is a copy of platform/settings: ask about that")
+		u.says(2, "wait team-a/settings", "no source team-a/settings: ConfigMap team-a/settings is a copy of platform/settings, ")
 	}
 	w.Stop(p)
 
