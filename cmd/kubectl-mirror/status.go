@@ -24,7 +24,7 @@ import (
 const statusTable = `
   status        the targets                                           wait        exit code of wait
   InSync        each is in sync, or held by the source                ends        0
-  Pending       some are to be written                                goes on     1 at its timeout
+  Pending       some are to be written: this version is not reported  goes on     1 at its timeout
   Rejected      none is pending; the API server refuses some          goes on     1 at its timeout
                                        with --ignore-blocked:         ends        0
   Blocked       none is pending or rejected; some are foreign,        ends        1

@@ -26,15 +26,20 @@ type expiring struct {
 func (x Expiry) Add(why plan.Unclaimed, place string, at time.Time) {
 	e := x[why]
 	if e == nil {
-		e = &expiring{first: at, last: at}
+		e = &expiring{}
 		x[why] = e
 	}
-	e.places = append(e.places, place)
-	if at.Before(e.first) {
-		e.first = at
+	e.add([]string{place}, at, at)
+}
+
+// add adds copies at some places, which are deleted between two times.
+func (e *expiring) add(places []string, first, last time.Time) {
+	e.places = append(e.places, places...)
+	if e.first.IsZero() || first.Before(e.first) {
+		e.first = first
 	}
-	if at.After(e.last) {
-		e.last = at
+	if last.After(e.last) {
+		e.last = last
 	}
 }
 
@@ -43,13 +48,7 @@ func (x Expiry) Add(why plan.Unclaimed, place string, at time.Time) {
 func (x Expiry) annotations() map[string]string {
 	all := expiring{}
 	for _, e := range x {
-		all.places = append(all.places, e.places...)
-		if all.first.IsZero() || e.first.Before(all.first) {
-			all.first = e.first
-		}
-		if e.last.After(all.last) {
-			all.last = e.last
-		}
+		all.add(e.places, e.first, e.last)
 	}
 	return map[string]string{
 		plan.EventAnnotation(plan.StateExpiring): strconv.Itoa(len(all.places)),
