@@ -136,8 +136,8 @@ func TestTextsSayWhatToDo(t *testing.T) {
 	for i := range 6 {
 		s.Expire(outOfScope, fmt.Sprintf("team-%d", i), now.Add(time.Duration(10-i)*time.Hour), false)
 	}
-	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, "team-x", now.Add(time.Minute), false)
-	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, "team-y", now.Add(time.Hour), false)
+	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, "team-y", now.Add(time.Minute), false)
+	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, "team-x", now.Add(time.Hour), false)
 	frozen := plan.Unclaimed{Rule: plan.ExcludedByPrefix, Annotation: `namespace-prefix="x"`}
 	s.Expire(frozen, "team-z", now.Add(2*time.Hour), false)
 	for reason, want := range map[string]string{
@@ -184,6 +184,8 @@ func TestAnnotationsSayWhatTextsSay(t *testing.T) {
 	ruledOut.Add(plan.StateOutOfScope, "team-a", "why", false)
 	winner := &report.Summary{Source: source(), Rules: rules, Waiting: 2}
 	winner.Counts[plan.StateSynced] = 3
+	ofOne := &report.Summary{Source: source(), Rules: rules, Waiting: 1}
+	ofOne.Counts[plan.StateSynced] = 1
 	for _, tc := range []struct {
 		of                            *report.Summary
 		reason, text, annotation, has string
@@ -196,12 +198,28 @@ func TestAnnotationsSayWhatTextsSay(t *testing.T) {
 		{ruledOut, plan.ReasonOutOfScope, "Version 7 is not mirrored. Copies in namespace team-a ", "version", "7"},
 		{ruledOut, plan.ReasonOutOfScope, "Copies in namespace team-a ", "out_of_scope", "1"},
 		{winner, plan.ReasonMirrored, "; another source of this name waits for 2 namespaces", "waiting", "2"},
+		{ofOne, plan.ReasonMirrored, "; another source of this name waits for 1 namespace", "waiting", "1"},
 	} {
-		t.Run(tc.reason+" "+tc.annotation, func(t *testing.T) {
+		t.Run(tc.reason+" "+tc.annotation+" "+tc.has, func(t *testing.T) {
 			m := messageOf(tc.of, tc.reason)
 			if got := m.Annotations[domain+tc.annotation]; got != tc.has || !strings.Contains(m.Note, tc.text) {
 				t.Errorf("got %q and %q, want %q and %q", got, m.Note, tc.has, tc.text)
 			}
 		})
+	}
+}
+
+// TestAnnotationsOfExpiring are about the copies of all reasons.
+func TestAnnotationsOfExpiring(t *testing.T) {
+	s := &report.Summary{Rules: rules}
+	for minutes, rule := range []plan.Exclusion{plan.ExcludedOwn, plan.SourceGone, plan.ExcludedByPrefix,
+		plan.ExcludedByOptOut, plan.ExcludedBySelector} {
+		at := now.Add(time.Duration(minutes) * time.Minute)
+		s.Expire(plan.Unclaimed{Rule: rule}, fmt.Sprint("team-", minutes), at, false)
+	}
+	m := messageOf(s, plan.ReasonExpiring)
+	from, until := m.Annotations[plan.EventFrom], m.Annotations[plan.EventUntil]
+	if from != "1970-01-01T01:23:20Z" || until != "1970-01-01T01:27:20Z" {
+		t.Errorf("got from %s until %s, want the first deletion and the last", from, until)
 	}
 }
