@@ -187,8 +187,8 @@ func (r *Reader) sourceOf(key types.NamespacedName, version string, about *repor
 	waiting := about.decisive.Annotations[plan.EventWaiting]
 	switch {
 	case waiting != "":
-		s.Note = "another source of this name waits for " + waiting + " of the targets, and takes " +
-			"them over when this one goes"
+		s.Note = fmt.Sprintf("another source of this name waits for %s of the targets, and takes them "+
+			"over when this one goes: kubectl mirror plan %s names it", waiting, key)
 	case s.Total() != s.Count(plan.StateSynced):
 		s.Note = "kubectl mirror plan " + key.String() + " shows single targets"
 	}
