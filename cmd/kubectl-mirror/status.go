@@ -137,7 +137,7 @@ func (s *session) explainGone(
 			"-A shows those of all namespaces", key.Namespace, s.Rules.Label(), plan.SourceValue)
 	}
 	cm, err := s.Get(ctx, key)
-	if err != nil {
+	if err != nil && len(found) == 0 { // else the report says enough
 		return err
 	}
 	why := mislabelled(s.Rules, cm)

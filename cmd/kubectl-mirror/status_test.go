@@ -197,6 +197,8 @@ func TestStatusOfMany(t *testing.T) {
 	objects = append(objects, events("platform", "gone-before", "Expiring until="+past)...)
 	a := newAPI(t, append(objects, installation(0)...)...)
 	empty := newAPI(t, installation(0)...)
+	narrow := newAPI(t, objects...) // for a user who sees sources and events, and nothing else
+	narrow.refused = []string{"deployments", "leases", "namespaces", "get configmaps"}
 	blind := newAPI(t)
 	blind.refused = []string{"deployments", "events"}
 	rows := []struct {
@@ -214,6 +216,8 @@ func TestStatusOfMany(t *testing.T) {
 		{a, "status -n dev --problems"},
 		{a, "explain platform/mixed"},
 		{a, "wait well mixed -n platform --ignore-blocked --timeout=10m"},
+		{narrow, "status -A --mirror-label=mirror"},
+		{narrow, "status platform/gone"},
 		{empty, "status --all-namespaces"},
 		{empty, "status -n other --all-namespaces --problems"},
 		{empty, "status -n empty"},
