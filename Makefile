@@ -31,6 +31,8 @@ SOAK_SEED ?=
 # contain a text, or the one of this name.
 PKG ?= mirror/plan
 MUTANTS ?=
+# Which of the promises `make wires` breaks, by the beginning of its file, such as 05. Empty: all of them.
+WIRE ?=
 unexport HISTORIES HISTORIES_SEED HISTORIES_ACTS # make unit plays fewer, without delays
 # The image that `make image` builds, for which architecture, with what (docker, podman, buildah; empty: the first that
 # works), on which image of Go (empty: as the Dockerfile says), and other arguments for the builder.
@@ -135,6 +137,10 @@ mutants: ## Break each condition, statement and constant of PKG=mirror/plan, and
 	$(COMPILE) .. -- -test ./...
 	@# From the environment, for names have quotes.
 	go run ./mirror/apitest/mutants/run -tests ./... -only "$$MUTANTS" $(PKG:%=./%)
+
+.PHONY: wires
+wires: ## Break what one package promises another, one promise at a time: a unit test has to turn red within a minute
+	go run ./mirror/apitest/wires mirror/apitest/wires/$(WIRE)*.patch
 
 .PHONY: histories
 histories: ## Random histories of the controller in virtual time, with delays between any two statements

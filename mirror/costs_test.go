@@ -7,11 +7,13 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
@@ -93,4 +95,55 @@ func TestC80TwoSourcesOfEachName(t *testing.T) {
 			t.Errorf("got %d bytes for each name, want less than %d", each, 8*many)
 		}
 	})(t)
+}
+
+// slowNames is a queue of names to which an addition takes a second, while takes is set. Virtual time passes where a
+// goroutine waits, and nothing in a report does. Nobody may want the locks of the caller meanwhile.
+type slowNames struct {
+	workqueue.TypedInterface[string]
+
+	takes *atomic.Bool
+}
+
+func (q slowNames) Add(name string) {
+	if q.takes.Load() {
+		time.Sleep(time.Second)
+	}
+	q.TypedInterface.Add(name)
+}
+
+// TestC64PauseAfterAnExpensiveReport: a report takes a second. The next one waits for ten, but for the line about a
+// deletion.
+func TestC64PauseAfterAnExpensiveReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, append(teams(3, "team-"), source()), func(o *Options) { o.DeletionGrace = time.Minute })
+		takes := &atomic.Bool{}
+		due := s.controller.reporter.due
+		due.namespaces = slowNames{due.namespaces, takes}
+		defer s.isSafe()
+		defer s.start()()
+		time.Sleep(time.Minute)
+		expensive := func(reports float64) {
+			t.Helper()
+			takes.Store(true)
+			s.edit("platform", data(fmt.Sprint(reports)))
+			time.Sleep(reportDelay + 500*time.Millisecond)
+			takes.Store(false)
+			time.Sleep(time.Second)
+			s.wantMetric(reports, "mirror_propagation_seconds") // each report observes a change
+		}
+		expensive(2) // after that of the start
+		s.edit("platform", data("new"))
+		time.Sleep(9 * time.Second)
+		s.wantCopies(3, "team-", "new")
+		s.wantMetric(2, "mirror_propagation_seconds")
+		time.Sleep(2 * time.Second)
+		s.wantMetric(3, "mirror_propagation_seconds")
+		expensive(4)
+		s.optOut("team-000")
+		time.Sleep(2 * reportDelay)
+		if n := s.countAnnouncements(); n != 1 {
+			t.Errorf("got %d lines about a deletion, want one at once", n)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,18 +90,23 @@ func TestC52Expiring(t *testing.T) {
 	}
 }
 
-// TestC52ClockThatIsSet does not shorten a grace: its begin keeps the reading of the monotonic clock.
+// TestC52ClockThatIsSet does not shorten a grace: its begin keeps the reading of the monotonic clock, and so does the
+// time by which each decision goes.
 func TestC52ClockThatIsSet(t *testing.T) {
 	c := stillController(t, copyOf(source(), "team-000")) // not in virtual time, which has no such reading
+	wantMonotonic := func(what string, at func(*nameRecords) time.Time) {
+		t.Helper()
+		n := c.records.lock("settings")
+		defer n.unlock()
+		if at := at(n); at.IsZero() || at == at.Round(0) {
+			t.Errorf("got %v as %s, want a monotonic reading", at, what)
+		}
+	}
 	c.fanOut("settings")
+	wantMonotonic("time of a decision", func(n *nameRecords) time.Time { return n.announceBy.Add(-announceWithin) })
 	c.reporter.announce(t.Context(), "settings")
 	c.reporter.announceUnseen(t.Context())
-	n := c.records.lock("settings")
-	defer n.unlock()
-	since := n.byNamespace["team-000"].unclaimed.since
-	if since.IsZero() || since == since.Round(0) {
-		t.Errorf("got a grace that began at %v, want a monotonic reading", since)
-	}
+	wantMonotonic("begin of a grace", func(n *nameRecords) time.Time { return n.byNamespace["team-000"].unclaimed.since })
 }
 
 // TestC52EditsAreNoClaim: a source that is edited all the time, and does not select the namespaces, keeps no copy
@@ -109,6 +115,7 @@ func TestC52EditsAreNoClaim(t *testing.T) {
 	edit := func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = time.Minute, 1 }
 	inSceneWith(append(teams(30, "team-"), source()), edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
+		s.wantCopies(30, "team-", "value")
 		s.delay(func(c apitest.Call) time.Duration {
 			return map[string]time.Duration{"get": 250 * time.Millisecond, "delete": 25 * time.Millisecond}[c.Verb]
 		})
@@ -140,23 +147,64 @@ func TestC65AnnouncementWaitsForNoQueue(t *testing.T) {
 func TestC65AnnouncementDuringAFanOut(t *testing.T) {
 	withGrace(9*time.Second, func(t *testing.T, s scene) {
 		s.hang(func(c apitest.Call) bool { return c.IsWrite() && c.Namespace == "team-000" })
-		s.write(source(data("new")))
-		time.Sleep(time.Second)
+		s.edit("team-000", data("spoilt"))
+		s.beginFanOut()
 		s.optOut("team-002")
-		synctest.Wait()
-		runs := func(runs bool) {
-			n := s.controller.records.lock("settings")
-			n.comparing = runs
-			n.unlock()
-		}
-		runs(true)
 		time.Sleep(2 * reportDelay)
 		s.wantEventCount(0, plan.ReasonExpiring) // it may count a part of the copies
 		if n := s.countAnnouncements(); n != 0 {
 			t.Errorf("got %d lines during the fan-out, want none", n)
 		}
-		runs(false)
+		s.controller.queues.sources.Add("settings") // the end of this one ends both
 		s.within(time.Second, "announcement", func() bool { return s.countEvents(plan.ReasonExpiring) > 0 })
+	})(t)
+}
+
+// beginFanOut has a fan-out of settings begin, which takes until the end of the next one.
+func (s scene) beginFanOut() {
+	s.t.Helper()
+	time.Sleep(fanOutGap)
+	synctest.Wait()
+	if _, wait := s.controller.beginFanOut("settings"); wait > 0 {
+		s.t.Fatalf("got a fan-out that begins in %v, want it now", wait)
+	}
+}
+
+// TestC65LineDuringALongFanOut: a line does not wait for a fan-out that takes longer than a second, and says that it
+// does not count all copies.
+func TestC65LineDuringALongFanOut(t *testing.T) {
+	withGrace(time.Minute, func(t *testing.T, s scene) {
+		s.beginFanOut()
+		s.optOut("team-000")
+		s.within(announceWithin+2*reportDelay, "line", func() bool { return s.countAnnouncements() == 1 })
+		s.wantLogged("At least 1 copy in namespace team-000 will be deleted")
+		time.Sleep(announceWithin)
+		s.wantEventCount(0, plan.ReasonExpiring) // a message counts all of them
+		s.controller.queues.sources.Add("settings")
+		s.within(time.Second, "event", func() bool { return s.countEvents(plan.ReasonExpiring) == 1 })
+	})(t)
+}
+
+// TestC65AnnouncementIsTheFirstEvent: each event takes ten seconds, and several are due about one source. That about
+// deletions goes before the others.
+func TestC65AnnouncementIsTheFirstEvent(t *testing.T) {
+	withGrace(5*time.Minute, func(t *testing.T, s scene) {
+		var mu sync.Mutex
+		var reasons []string
+		s.onEvent(func(e Event) error {
+			mu.Lock()
+			reasons = append(reasons, e.Reason)
+			mu.Unlock()
+			time.Sleep(10 * time.Second)
+			return nil
+		})
+		s.edit("platform", data("new"), prefixes("team-000"))
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []string{plan.ReasonExpiring, plan.ReasonMirrored}; !slices.Equal(reasons, want) {
+			t.Errorf("got events %v, want %v", reasons, want)
+		}
 	})(t)
 }
 
@@ -275,6 +323,7 @@ func TestC65Remedy(t *testing.T) {
 				s.optOut(fmt.Sprintf("team-%03d", i))
 			}
 			time.Sleep(time.Minute)
+			s.wantNote(plan.ReasonExpiring, "200 copies in 200 namespaces")
 			s.slowDown(90 * time.Millisecond)
 			before := s.countEvents(plan.ReasonExpiring)
 			s.addNamespace("team-new") // two copies to make
@@ -291,6 +340,7 @@ func TestC65Remedy(t *testing.T) {
 			s.Namespaces.Expire()
 			time.Sleep(2 * time.Minute)
 			s.wantEventCount(before, plan.ReasonExpiring)
+			s.wantMetric(2*(200+1+100), "mirror_copies", "synced")
 		}))
 	}
 }

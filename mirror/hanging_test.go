@@ -278,6 +278,53 @@ func TestC45SlowOnce(t *testing.T) {
 	})(t)
 }
 
+// TestC45AnswersThatAreLate: beside namespaces that hang, the API server carries out the writes in ten others at once,
+// and answers them half a second later. The watch shows these copies, so the ten count as quick: each edit reaches them
+// at once.
+func TestC45AnswersThatAreLate(t *testing.T) {
+	inScene(goodAndBad(100, 300), func(t *testing.T, s scene) {
+		s.write(source())
+		time.Sleep(time.Minute)
+		s.hangAt(hangs, webhookDown, "")
+		s.edit("platform", data("hangs"))
+		s.within(time.Minute, "edit while nobody knows yet where writes hang", s.healthy(100, "hangs"))
+		time.Sleep(time.Minute)
+		s.Hook(func(h *apitest.Hooks) {
+			h.Answers = func(c apitest.Call) time.Duration {
+				if c.IsWrite() && strings.HasPrefix(c.Namespace, "team-good-00") {
+					return 500 * time.Millisecond
+				}
+				return 0
+			}
+		})
+		for i := range 5 {
+			content := fmt.Sprint(i)
+			s.edit("platform", data(content))
+			s.within(time.Second, "edit "+content, s.healthy(100, content))
+			time.Sleep(time.Minute)
+		}
+	})(t)
+}
+
+// TestC46SourcesTakeTurns: one worker takes twenty seconds for an edit of a source with 1,000 targets. An edit of a
+// source with two does not wait for that.
+func TestC46SourcesTakeTurns(t *testing.T) {
+	small := plantest.Source("platform", "small", prefixes("team-000,team-001"))
+	edit := func(o *Options) { o.ConcurrentWrites = 1 }
+	inSceneWith(append(teams(1000, "team-"), source(), small), edit, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.slowDown(20 * time.Millisecond)
+		s.edit("platform", data("new"))
+		time.Sleep(time.Second)
+		s.check(s.update(s.at(plan.KeyOf(small)), data("new")))
+		s.within(time.Second, "edit of the small source",
+			func() bool { return s.countNamed("small", "team-", "new") == 2 })
+		if n := s.countCopies("team-", "new"); n == 1000 {
+			t.Error("got the whole fan-out of the large source before, want a part of it")
+		}
+	})(t)
+}
+
 // TestC81SlowForEverybody: where the API server takes a time for each call, a fan-out takes at most one and a half
 // times as long as that many plain writers do. The first one may take three times as long with 128 of them.
 func TestC81SlowForEverybody(t *testing.T) {

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -93,6 +94,44 @@ func (s scene) isInterrupted(way, resource, value string, copies, logged int) {
 	s.wantInterrupted(resource, 0)
 	if n, minutes := strings.Count(s.log()[logged:], "Cannot list"), 1+time.Since(began)/time.Minute; n > int(minutes) {
 		s.t.Errorf("got %d lines in %d minutes:\n%s", n, minutes, s.log())
+	}
+}
+
+// TestC47LinesOfRefusals: what the API server answers to lists and watches, and to deletions of 100 copies, has five
+// kilobytes, as the page of a proxy. In ten minutes each has ten lines, of a kilobyte and some more.
+func TestC47LinesOfRefusals(t *testing.T) {
+	page := errors.New(strings.Repeat("page ", 1000))
+	for name, tc := range map[string]struct {
+		lines  string // of the log
+		happen func(scene)
+	}{
+		"of a watch": {"Cannot list or watch", func(s scene) {
+			s.refuse(on(page, request("list", "configmaps", ""), request("watch", "configmaps", "")))
+			s.ConfigMaps.Expire()
+		}},
+		"of deletions": {"Cannot delete a copy", func(s scene) {
+			s.refuse(on(rejected(page.Error()), deletes))
+			s.remove("platform")
+		}},
+	} {
+		t.Run(name, inScene(append(teams(100, "team-"), source()), func(t *testing.T, s scene) {
+			time.Sleep(time.Minute)
+			tc.happen(s)
+			time.Sleep(10*time.Minute - 5*time.Second)
+			n := 0
+			for line := range strings.Lines(s.log()) {
+				if !strings.Contains(line, tc.lines) {
+					continue
+				}
+				n++
+				if len(line) > 1024+400 {
+					t.Errorf("got a line of %d bytes: %.100s", len(line), line)
+				}
+			}
+			if n < 5 || n > 11 { // client-go pauses before it watches again
+				t.Errorf("got %d lines %q, want one a minute", n, tc.lines)
+			}
+		}))
 	}
 }
 

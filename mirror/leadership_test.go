@@ -163,6 +163,85 @@ func TestC35NothingHoldsUpTheEnd(t *testing.T) {
 	}
 }
 
+// unanswered are events that the API server never answers.
+type unanswered struct{}
+
+func (unanswered) Send(ctx context.Context, _ Event) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestC35StopWaitsForEvents on their way for three seconds. The lease is given back before.
+func TestC35StopWaitsForEvents(t *testing.T) {
+	standby(append(teams(2, "team-"), source()), func(t *testing.T, r *term) {
+		r.controller.reporter.events = unanswered{}
+		r.lead()
+		time.Sleep(time.Minute)
+		r.stop()
+		began := time.Now()
+		err := <-r.ended
+		if took := time.Since(began); err != nil || took != 3*time.Second {
+			t.Errorf("got the end, %v, after %v, want it after 3 s", err, took)
+		}
+		if !slices.Equal(r.resigned, []time.Time{began}) {
+			t.Errorf("resigned at %v, want at %v", r.resigned, began)
+		}
+	})(t)
+}
+
+// TestC35StopHearsNoEvent: a write is in flight at the stop, and takes ten seconds more. What happens meanwhile is left
+// to the next leader.
+func TestC35StopHearsNoEvent(t *testing.T) {
+	standby(append(teams(3, "team-"), source()), func(t *testing.T, r *term) {
+		r.lead()
+		r.wantCopies(3, "team-", "value")
+		r.delay(on(10*time.Second, updates))
+		r.edit("team-000", data("spoilt"))
+		synctest.Wait()
+		r.stop()
+		synctest.Wait()
+		before := r.metric("mirror_copies", "synced")
+		r.optOut("team-001")
+		r.remove("team-002")
+		time.Sleep(5 * time.Second)
+		r.wantMetric(before, "mirror_copies", "synced")
+		r.wantMetric(0, "mirror_copies", "expiring")
+		if err := <-r.ended; err != nil {
+			t.Errorf("got the end %v", err)
+		}
+		r.wantCopy("team-000", "value")
+	})(t)
+}
+
+// TestC35StopDuringARead: the stop comes with the answer of the read before an update. The update does not begin.
+func TestC35StopDuringARead(t *testing.T) {
+	standby(append(teams(1, "team-"), source()), func(t *testing.T, r *term) {
+		r.lead()
+		r.edit("team-000", plantest.Label("theirs", "x"))
+		synctest.Wait()
+		r.Hook(func(h *apitest.Hooks) {
+			h.Answers = func(c apitest.Call) time.Duration {
+				if c.Verb == "get" {
+					r.stop()
+				}
+				return 0
+			}
+		})
+		r.edit("team-000", data("spoilt"))
+		time.Sleep(time.Second)
+		r.stop() // also without a read
+		if err := <-r.ended; err != nil {
+			t.Errorf("got the end %v", err)
+		}
+		if n := r.CountAll("team-", "get"); n != 1 {
+			t.Errorf("got %d reads, want one", n)
+		}
+		if n := r.CountAll("team-", "update"); n > 0 {
+			t.Errorf("got %d updates after the stop, want none", n)
+		}
+	})(t)
+}
+
 // TestC35StopMakesNoMessage: after a stop those on their way are sent, and no other is made: it may be old.
 func TestC35StopMakesNoMessage(t *testing.T) {
 	standby(teams(2, "team-"), func(t *testing.T, r *term) {

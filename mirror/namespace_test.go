@@ -88,6 +88,24 @@ func TestC28Terminating(t *testing.T) {
 	})(t)
 }
 
+// TestC28TerminatingSource: the namespace of a source is being deleted, where the API server refuses events. None is
+// sent there.
+func TestC28TerminatingSource(t *testing.T) {
+	inScene(append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.wantMirrored("2 namespaces")
+		s.Terminate("platform")
+		s.onEvent(func(e Event) error {
+			t.Errorf("got an event %s about %v", e.Reason, e.Regarding)
+			return nil
+		})
+		s.edit("platform", data("new"))
+		s.addNamespace("team-new")
+		time.Sleep(time.Hour)
+		s.wantCopies(3, "team-", "new")
+	})(t)
+}
+
 // TestC30OneNamespaceRefuses: all others are served. That one is retried at most once a minute in the long run,
 // reported once, and filled within a minute after the refusal ends.
 func TestC30OneNamespaceRefuses(t *testing.T) {
@@ -133,29 +151,31 @@ func TestAdmissionSeesTheOldNamespace(t *testing.T) {
 	})(t)
 }
 
-// TestC80SourcesWithoutTargets: 1,000 sources without a target beside 1,000 namespaces. A new namespace costs each
+// TestC80SourcesWithoutTargets: 300 sources without a target beside 300 namespaces. A new namespace costs each
 // source a look at that one.
+//
+// Nothing counts looks. Here each look takes some 100 bytes: the selectors compare the size of a namespace with a
+// number, and the size of the namespaces is none, of which apimachinery makes an error.
 func TestC80SourcesWithoutTargets(t *testing.T) {
-	const many = 1000
-	objects := teams(many, "team-")
+	const many, most = 300, 8 << 10 // bytes
+	var objects []runtime.Object
 	for i := range many {
-		objects = append(objects, plantest.Source("platform", fmt.Sprintf("settings-%d", i),
-			prefixes(fmt.Sprintf("later-%d", i))))
+		objects = append(objects, plantest.Namespace(fmt.Sprintf("team-%d", i), "size", "none"),
+			plantest.Source("platform", fmt.Sprintf("settings-%d", i), selector(fmt.Sprintf("size>%d", i))))
 	}
-	edit := func(o *Options) { o.NamespacePrefixes = []string{"team-", "later-"} }
-	inSceneWith(objects, edit, func(t *testing.T, s scene) {
+	inScene(objects, func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)
-		synctest.Wait()
-		for _, namespace := range []string{"team-new", "later-7"} {
+		for name, size := range map[string]string{"team-new": "none", "team-later": "1"} {
+			synctest.Wait()
 			before := allocated()
-			s.addNamespace(namespace)
+			s.addNamespace(name, "size", size)
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			if each := (allocated() - before) / many; each > 8*many {
-				t.Errorf("%s: got %d bytes for each source, want less than a list of all namespaces takes", namespace, each)
+			if each := (allocated() - before) / many; each > most {
+				t.Errorf("%s: got %d bytes for each source, want those of a look at one namespace", name, each)
 			}
 		}
-		if n := s.countNamed("settings-7", "later-7", "value"); n != 1 {
+		if n := s.countNamed("settings-0", "team-later", "value"); n != 1 {
 			t.Errorf("got %d copies of the source that has waited for its namespace, want 1", n)
 		}
 	})(t)

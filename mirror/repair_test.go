@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"strconv"
@@ -87,6 +88,27 @@ func (s scene) wantRestored() {
 	if e := s.lastEvent(plan.ReasonRestored); e.Regarding != plan.KeyOf(cm) || e.UID != cm.UID {
 		s.t.Errorf("got event %v, want one about %v", e, cm)
 	}
+}
+
+// TestRestoredEventsAreLimited: a client edits 500 copies in a second. The events about their repairs come at the pace
+// of their limiter, a hundred at once and twenty a second, and the rest is dropped.
+func TestRestoredEventsAreLimited(t *testing.T) {
+	const copies, burst, perSecond = 500, 100, 20
+	inScene(append(teams(copies, "team-"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		for i := range copies {
+			s.edit(fmt.Sprintf("team-%03d", i), data("spoilt"))
+			time.Sleep(time.Second / copies)
+		}
+		s.wantCopies(copies, "team-", "value")
+		if n := s.countEvents(plan.ReasonRestored); n < burst || n > burst+perSecond+1 {
+			t.Errorf("got %d events in a second, want %d and %d more", n, burst, perSecond)
+		}
+		time.Sleep(time.Minute) // those that wait are sent
+		if n := s.countEvents(plan.ReasonRestored); n > burst+perSecond+1+burst {
+			t.Errorf("got %d events in the end, want as many more at most as may wait", n)
+		}
+	})(t)
 }
 
 // TestNothingWasRestored: no event Restored tells of the controller's own changes, nor of those that an

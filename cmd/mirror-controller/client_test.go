@@ -1,6 +1,14 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+)
 
 func TestClientConfig(t *testing.T) {
 	outsideOfAnyCluster(t)
@@ -32,4 +40,33 @@ func TestClientConfig(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestC47WarningsAreFew: the API server warns of each write, by a text of five
+// kilobytes. In ten minutes there are ten lines, of a kilobyte and some more.
+func TestC47WarningsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := newOptions()
+		kubeconfig := "--kubeconfig=" + writeKubeconfig(t, "one", "https://one.example")
+		noError(t, parse(combine(opts.bind()), []string{kubeconfig}))
+		config, err := opts.clientConfig()
+		noError(t, err)
+		logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+		ctx := klog.NewContext(t.Context(), logger)
+		for range 10 * 60 {
+			text := strings.Repeat("warning ", 600)
+			config.WarningHandlerWithContext.HandleWarningHeaderWithContext(ctx, 299, "", text)
+			time.Sleep(time.Second)
+		}
+		n := 0
+		for line := range strings.Lines(logger.GetSink().(ktesting.Underlier).GetBuffer().String()) {
+			n++
+			if len(line) > 1024+100 {
+				t.Errorf("got a line of %d bytes: %.100s", len(line), line)
+			}
+		}
+		if n != 10 {
+			t.Errorf("got %d lines, want one a minute", n)
+		}
+	})
 }
