@@ -265,25 +265,34 @@ func TestC65SourcesGoneBeforeATakeover(t *testing.T) {
 	})(t)
 }
 
-// TestForeignObjectsThatGo one after the other, while writes take some time: each event says what is in the way.
+// TestForeignObjectsThatGo one after the other, or go out of sight without their label, while writes take some time:
+// each event says what is in the way, and the last one what has become of all.
 func TestForeignObjectsThatGo(t *testing.T) {
 	objects := append(teams(300, "team-"), source())
 	for i := range 300 {
 		objects = append(objects, plantest.ConfigMap(fmt.Sprintf("team-%03d", i), "settings", copyLabel))
 	}
 	edit := func(o *Options) { o.ConcurrentWrites = 1 }
-	for name, leave := range map[string]func(scene, string){
-		"deleted":    func(s scene, ns string) { s.remove(ns) },
-		"unlabelled": func(s scene, ns string) { s.edit(ns, unlabelled) },
+	for name, tc := range map[string]struct {
+		leave    func(scene, string)
+		copies   int
+		mirrored string
+	}{
+		"deleted": {func(s scene, ns string) { s.remove(ns) }, 300, "300 namespaces"},
+		"unlabelled": {func(s scene, ns string) { s.edit(ns, unlabelled) }, 0,
+			"0 namespaces; 300 are blocked (see Foreign)"},
 	} {
 		t.Run(name, inSceneWith(objects, edit, func(t *testing.T, s scene) {
 			time.Sleep(time.Minute)
+			s.wantNote(plan.ReasonForeign, "Not copied to 300 namespaces (team-000, ")
 			s.slowDown(100 * time.Millisecond)
 			for i := range 300 {
-				leave(s, fmt.Sprintf("team-%03d", i))
+				tc.leave(s, fmt.Sprintf("team-%03d", i))
 				time.Sleep(10 * time.Millisecond)
 			}
 			time.Sleep(time.Hour)
+			s.wantCopies(tc.copies, "team-", "value")
+			s.wantMirrored(tc.mirrored)
 		}))
 	}
 }

@@ -155,6 +155,7 @@ func TestC53RollingExpiry(t *testing.T) {
 	const copies, every, takes = 600, 100 * time.Millisecond, 6 * time.Second
 	inScene(append(teams(copies, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
+		s.wantCopies(copies, "team-", "value")
 		s.delay(on(takes, readSource))
 		late := 0
 		for i := range copies {

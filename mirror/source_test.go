@@ -65,10 +65,25 @@ func TestC03NamesakeTakesOverInPlace(t *testing.T) {
 				t.Fatalf("round %d: got %d deletions and %v, want the older source to keep the copy", i, n, s.get("team-000"))
 			}
 		}
-		for _, at := range []string{"platform", "shared"} {
-			if s.get(at).Labels["mirror"] != "true" {
-				t.Errorf("C04: the source in %s was overwritten", at)
+	})(t)
+}
+
+// TestC04SourcesInTargets: each of two sources lies in a namespace that is a target of the other. Neither is
+// overwritten, and the older one wins in the third namespace.
+func TestC04SourcesInTargets(t *testing.T) {
+	older := sourceIn("team-001", data("older"), plantest.CreatedAt(1))
+	younger := sourceIn("team-000", data("younger"), plantest.CreatedAt(2))
+	inScene(append(teams(3, "team-"), older, younger), func(t *testing.T, s scene) {
+		for range 2 {
+			time.Sleep(time.Minute)
+			for namespace, value := range map[string]string{"team-000": "younger", "team-001": "older", "team-002": "older"} {
+				if got := s.get(namespace); got == nil || got.Data["key"] != value {
+					t.Errorf("%s: got %v, want %q", namespace, got, value)
+				}
 			}
+			s.wantWrites(1, "team-")
+			s.edit("team-000", plantest.Annotation("theirs", "x"))
+			s.edit("team-001", plantest.Annotation("theirs", "x"))
 		}
 	})(t)
 }
