@@ -91,6 +91,7 @@ func TestC84LineBehindOtherSources(t *testing.T) {
 	edit := func(o *Options) { o.DeletionGrace = 5 * time.Minute }
 	inSceneWith(objects, edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
+		s.wantCopies(3, "team-", "value")
 		silent := s.silentDeletions()
 		s.onEvent(func(Event) error { time.Sleep(10 * time.Second); return nil })
 		for i := range others {

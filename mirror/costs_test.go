@@ -145,5 +145,6 @@ func TestC64PauseAfterAnExpensiveReport(t *testing.T) {
 		if n := s.countAnnouncements(); n != 1 {
 			t.Errorf("got %d lines about a deletion, want one at once", n)
 		}
+		s.settles()
 	})
 }

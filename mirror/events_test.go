@@ -126,6 +126,9 @@ func TestC11EventsOfAProblem(t *testing.T) {
 		s.remove("team-001")
 		time.Sleep(time.Minute)
 		s.wantEvents("all is over", plan.ReasonMirrored)
+		s.edit("platform", data("new"))
+		time.Sleep(time.Second)
+		s.wantMirrored("3 namespaces")
 	})(t)
 }
 
@@ -231,6 +234,9 @@ func TestEventsAreRepeated(t *testing.T) {
 			s.wantEvents("after the resync behind half an hour", plan.ReasonForeign, plan.ReasonMirrored)
 			time.Sleep(20 * time.Minute)
 			s.wantEvents("before the next half hour")
+			s.edit("platform", data("new"))
+			time.Sleep(time.Second)
+			s.wantEvents("after an edit", plan.ReasonMirrored)
 		})(t)
 }
 
@@ -316,6 +322,8 @@ func TestC83LongAnnotation(t *testing.T) {
 			if at := strings.Index(got, tc.want); at < 0 || at > 200 || !strings.Contains(got, tc.cause) {
 				t.Errorf("got event %q, want in its beginning %q, and %q", got, tc.want, tc.cause)
 			}
+			s.edit("platform", plantest.Without(key))
+			s.wantCopies(1, "team-", "value")
 		}))
 	}
 }

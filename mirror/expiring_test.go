@@ -151,6 +151,7 @@ func TestC65AnnouncementDuringAFanOut(t *testing.T) {
 		s.beginFanOut()
 		s.optOut("team-002")
 		time.Sleep(2 * reportDelay)
+		s.wantMetric(1, "mirror_copies", "expiring")
 		s.wantEventCount(0, plan.ReasonExpiring) // it may count a part of the copies
 		if n := s.countAnnouncements(); n != 0 {
 			t.Errorf("got %d lines during the fan-out, want none", n)
@@ -288,6 +289,8 @@ func TestC73NothingIsATarget(t *testing.T) {
 		s.wantEventCount(1, plan.ReasonNoTargets)
 		s.wantNote(plan.ReasonNoTargets, why)
 		s.wantLogged("No namespace is a target: "+why, `type="Warning" reason="NoTargets"`)
+		s.addNamespace("teem-000")
+		s.wantCopies(1, "teem-", "value")
 	})(t)
 }
 

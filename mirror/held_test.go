@@ -121,6 +121,8 @@ func TestC62HiddenCopy(t *testing.T) {
 		if about := s.lastEvent(plan.ReasonForeign).Regarding; about != settings("team-b") {
 			t.Errorf("got an event on %v, want it on the other source", about)
 		}
+		s.addNamespace("team-c")
+		s.wantCopies(1, "team-c", "value")
 	})(t)
 }
 
@@ -202,6 +204,9 @@ func TestC77CreateAfterALiveRead(t *testing.T) {
 			wanted, cm := name == "edited", s.get("team-000")
 			if (creates > 0) != wanted || wanted && (cm == nil || cm.Data["key"] != "good") {
 				t.Errorf("got %d creates, and %v, after the source has stopped that", creates, cm)
+			}
+			if wanted {
+				s.wantCopies(2, "team-", "good")
 			}
 		}))
 	}

@@ -27,12 +27,12 @@ import (
 const lateLoss, lifetime = 8 * time.Second, 5 * time.Second
 
 // now returns what the API server has now.
-func (h *history) now(flags *Options) *oracle {
+func (p people) now(flags *Options) *oracle {
 	w := newOracle(flags)
-	for _, cm := range h.ConfigMaps.All() {
+	for _, cm := range p.ConfigMaps.All() {
 		w.configMaps[apitest.KeyOf(cm)] = cm
 	}
-	for _, ns := range h.Namespaces.All() {
+	for _, ns := range p.Namespaces.All() {
 		w.namespaces[ns.Name] = ns
 	}
 	return w
@@ -153,14 +153,14 @@ func (h *history) blockedAt(namespace string) bool {
 }
 
 // spoilt returns the UIDs of what admission has altered.
-func (h *history) spoilt() map[types.UID]bool {
+func (p people) spoilt() map[types.UID]bool {
 	all := map[types.UID]bool{}
-	for _, c := range h.ConfigMaps.Changes() {
+	for _, c := range p.ConfigMaps.Changes() {
 		if c.By.Altered && c.New != nil {
 			all[(*c.New).UID] = true
 		}
 	}
-	h.Altered.Range(func(uid, _ any) bool {
+	p.Altered.Range(func(uid, _ any) bool {
 		all[uid.(types.UID)] = true
 		return true
 	})

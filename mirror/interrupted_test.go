@@ -58,6 +58,7 @@ func testInterruptedStart(t *testing.T, objects []runtime.Object, way, resource 
 	if s.isInterrupted(way, resource, "one", 60, 0); !s.controller.Synced() {
 		t.Error("the caches are not full at the end")
 	}
+	s.settles()
 }
 
 // isInterrupted fails the test unless the controller does what it should from the
@@ -158,7 +159,7 @@ func (s scene) wantInterrupted(resource string, want time.Duration) {
 // a second in the metric.
 func TestC79Quiet(t *testing.T) {
 	for name, every := range map[string]time.Duration{"without bookmarks": 0, "with bookmarks": time.Minute} {
-		t.Run(name, inScene([]runtime.Object{source(data("one"))}, func(t *testing.T, s scene) {
+		t.Run(name, inScene(append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 			s.Hook(func(h *apitest.Hooks) { h.Bookmarks = func(string) time.Duration { return every } })
 			s.ConfigMaps.Break()
 			s.Namespaces.Break()
@@ -190,6 +191,8 @@ func TestC79Quiet(t *testing.T) {
 			if lines := strings.TrimPrefix(s.log(), logged); lines != "" {
 				t.Errorf("got lines:\n%s", lines)
 			}
+			s.edit("platform", data("new"))
+			s.wantCopies(1, "team-", "new")
 		}))
 	}
 }

@@ -80,6 +80,9 @@ func TestC35Ends(t *testing.T) {
 			if tc.leads {
 				r.lead()
 				r.wantCopy("team-001", "value")
+				time.Sleep(fanOutGap)
+				r.edit("platform", data("new"))
+				r.wantCopy("team-001", "new")
 			}
 			r.ends(tc.loses, 0)
 			writes := r.countWrites("")
@@ -111,9 +114,10 @@ func TestC35StopLetsWritesEnd(t *testing.T) {
 		"until they time out":          {takes: time.Hour, ends: requestTimeout},
 		"cut by the loss of the lease": {takes: time.Hour, loses: true},
 	} {
-		t.Run(name, standby(append(teams(40, "team-"), source()), func(t *testing.T, r *term) {
+		t.Run(name, standby(teams(40, "team-"), func(t *testing.T, r *term) {
 			r.delay(on(tc.takes, creates))
 			r.lead()
+			r.write(source())
 			r.wantWrites(32, "team-") // as many as the flag allows
 			r.ends(tc.loses, tc.ends)
 			if !tc.loses { // else calls begin with a context that has ended
@@ -173,9 +177,10 @@ func (unanswered) Send(ctx context.Context, _ Event) error {
 
 // TestC35StopWaitsForEvents on their way for three seconds. The lease is given back before.
 func TestC35StopWaitsForEvents(t *testing.T) {
-	standby(append(teams(2, "team-"), source()), func(t *testing.T, r *term) {
+	standby(teams(2, "team-"), func(t *testing.T, r *term) {
 		r.controller.reporter.events = unanswered{}
 		r.lead()
+		r.write(source())
 		time.Sleep(time.Minute)
 		r.stop()
 		began := time.Now()
@@ -245,11 +250,11 @@ func TestC35StopDuringARead(t *testing.T) {
 // TestC35StopMakesNoMessage: after a stop those on their way are sent, and no other is made: it may be old.
 func TestC35StopMakesNoMessage(t *testing.T) {
 	standby(teams(2, "team-"), func(t *testing.T, r *term) {
+		r.onEvent(func(Event) error { time.Sleep(time.Second); return nil })
+		r.lead()
 		for i := range 3 {
 			r.write(plantest.Source("platform", fmt.Sprint("settings-", i)))
 		}
-		r.onEvent(func(Event) error { time.Sleep(time.Second); return nil })
-		r.lead()
 		time.Sleep(reportDelay + 500*time.Millisecond)
 		r.stop()
 		began := time.Now()

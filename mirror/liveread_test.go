@@ -131,6 +131,8 @@ func TestC41OldCacheDeletesNothing(t *testing.T) {
 // TestC41CacheIsAhead: the cache shows a claim that the live answer does not show, and no handler has heard of it yet.
 func TestC41CacheIsAhead(t *testing.T) {
 	withGrace(0, func(t *testing.T, s scene) {
+		s.edit("platform", data("new"))
+		s.wantCopies(3, "team-", "new")
 		r := s.controller.reconciler
 		s.controller.handlers.active.Store(false)
 		s.remove("platform")
@@ -146,6 +148,7 @@ func TestC41CacheIsAhead(t *testing.T) {
 		if _, confirmed := r.confirm(t.Context(), x); confirmed || s.CountAll("platform", "get") != 1 {
 			t.Error("got a confirmation by an answer that is older than what the cache shows")
 		}
+		s.controller.takeOver() // the handlers hear again
 	})(t)
 }
 

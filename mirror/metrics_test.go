@@ -125,5 +125,8 @@ func TestSourcesAreCounted(t *testing.T) {
 		s.wantMetric(2, "mirror_sources")
 		s.wantMetric(1, "mirror_invalid_sources")
 		s.wantMetric(bytes, "mirror_source_bytes")
+		time.Sleep(fanOutGap)
+		s.edit("platform", data("new"))
+		s.wantCopies(3, "team-", "new")
 	})(t)
 }

@@ -39,6 +39,7 @@ func TestC86NewestEventAfterExpiring(t *testing.T) {
 	edit := func(o *Options) { o.DeletionGrace = time.Minute }
 	inSceneWith(append(teams(2, "team-"), source()), edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
+		s.wantCopies(2, "team-", "value")
 		s.optOut("team-000")
 		time.Sleep(3 * time.Second)
 		s.optOut("team-001")
@@ -64,6 +65,8 @@ func TestC86NewestEventAfterOutOfScope(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		s.wantNewest(plan.ReasonNoTargets)
 		s.wantNote(plan.ReasonNoTargets, "start the controller with other flags.")
+		s.setNamespace("team-000", "tier", "gold")
+		s.wantCopy("team-000", "value")
 	})(t)
 }
 
@@ -85,6 +88,8 @@ func TestC86NoTargetsFollowsANewNamespace(t *testing.T) {
 			s.addNamespace("team-000", tc.labels...)
 			time.Sleep(time.Minute)
 			s.wantNote(plan.ReasonNoTargets, tc.want)
+			s.addNamespace("team-001", "tier", "gold")
+			s.wantCopy("team-001", "value")
 		}))
 	}
 }

@@ -481,6 +481,7 @@ func TestSettledRecordsAreShared(t *testing.T) {
 		for _, content := range []string{"one", "two", "three"} {
 			s.edit("platform", data(content))
 			time.Sleep(time.Minute)
+			s.wantCopies(100, "team-", content)
 			if targets, structs, shared := known(); targets != 100 || structs != 1 || shared > 4 {
 				t.Errorf("%s: got %d structs of %d targets, and %d kept to be shared", content, structs, targets, shared)
 			}

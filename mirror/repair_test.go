@@ -198,6 +198,7 @@ func TestC58RestoreOfADeletedCopy(t *testing.T) {
 		s.Relist()
 		time.Sleep(3 * time.Minute)
 		s.wantNone("team-000")
+		s.wantNote(plan.ReasonExpiring, "1 copy in namespace team-000")
 	})(t)
 }
 

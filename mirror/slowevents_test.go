@@ -87,6 +87,11 @@ func TestC84SlowEventsSendNoOldText(t *testing.T) {
 		if len(old) > 0 {
 			t.Errorf("got %d texts of before the deletion, the last %s", len(old), old[len(old)-1])
 		}
+		for _, namespace := range []string{"team-000", "team-new"} {
+			if cm := s.get(namespace); cm == nil || cm.Annotations[plan.SourceAnnotation] != "shared-00/settings" {
+				t.Errorf("%s: got %v, want a copy of the oldest source that is left", namespace, cm)
+			}
+		}
 	})(t)
 }
 

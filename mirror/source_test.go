@@ -85,6 +85,8 @@ func TestC04SourcesInTargets(t *testing.T) {
 			s.edit("team-000", plantest.Annotation("theirs", "x"))
 			s.edit("team-001", plantest.Annotation("theirs", "x"))
 		}
+		s.edit("team-001", data("new"))
+		s.wantCopies(2, "team-", "new")
 	})(t)
 }
 

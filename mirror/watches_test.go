@@ -86,6 +86,7 @@ func TestC79RelistThatNeverEnds(t *testing.T) {
 				s.addNamespace("other") // events are no end
 				s.edit("platform", plantest.Annotation("note", "x"))
 				follow("two", 61)
+				s.settles()
 			}
 			t.Run(name+", "+resource, func(t *testing.T) { synctest.Test(t, test) })
 		}

@@ -171,8 +171,13 @@ func (c client[T]) Update(ctx context.Context, o T, options metav1.UpdateOptions
 		c.server.isUnsafe("update without resourceVersion, UID or field manager: %s", KeyOf(o))
 	}
 	return c.do(ctx, "update", o.GetName(), func(this Call) (T, error) {
+		version := o.GetResourceVersion()
 		o, by := c.altered(this, o)
-		return c.store.update(o, by)
+		stored, err := c.store.update(o, by)
+		if err == nil && by.Controller && !by.Altered && stored.GetResourceVersion() == version {
+			c.server.isUnsafe("update that changes nothing: %s", KeyOf(o))
+		}
+		return stored, err
 	})
 }
 
@@ -182,7 +187,12 @@ func (c client[T]) Delete(ctx context.Context, name string, o metav1.DeleteOptio
 		c.server.isUnsafe("delete without preconditions: %s", k)
 	}
 	_, err := c.do(ctx, "delete", name, func(Call) (none T, err error) {
-		return none, c.store.delete(k, p, Origin{Controller: c.hooked()})
+		old, absent := c.store.Get(k)
+		err = c.store.delete(k, p, Origin{Controller: c.hooked()})
+		if c.hooked() && err == nil && absent == nil && old.GetDeletionTimestamp() != nil {
+			c.server.isUnsafe("delete of what is being deleted: %s", k)
+		}
+		return none, err
 	})
 	return err
 }

@@ -222,7 +222,7 @@ func (s *Server) Relist() {
 }
 
 // Unsafe returns the requests that could have done harm: writes without preconditions, and two writes of one process
-// to one object at a time.
+// to one object at a time; and those that could do no good: writes that change nothing.
 func (s *Server) Unsafe() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
