@@ -24,7 +24,8 @@ import (
 )
 
 // TestModelOfTheAPIServer sends the same random requests to a real API server and to package apitest, on which the
-// histories of package mirror rest, and compares all answers and what a watch shows.
+// scenes and histories of package mirror rest, and compares all answers and what a watch shows: events, lists in pages,
+// a watch that begins with all objects, and the end of a namespace.
 func TestModelOfTheAPIServer(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)
@@ -50,10 +51,33 @@ func TestModelOfTheAPIServer(t *testing.T) {
 			t.Fatalf("%+v:\nthe API server says %s\nthe model says      %s", q, real, modelled)
 		}
 	}
-	real, modelled := servers[0].events(w, namespaces[0]), servers[1].events(w, namespaces[0])
-	if d := diff.Diff(real, modelled); d != "" {
-		t.Errorf("the API server (-) and the model (+) show other events:\n%s", d)
+	compare := func(what string, show func(*asked, *suite.World, string) []string) {
+		t.Helper()
+		if d := diff.Diff(show(servers[0], w, namespaces[0]), show(servers[1], w, namespaces[0])); d != "" {
+			t.Errorf("the API server (-) and the model (+) show %s:\n%s", what, d)
+		}
 	}
+	compare("other events", (*asked).events)
+	compare("other pages of a list", (*asked).pages)
+	compare("other initial events", (*asked).initialEvents)
+
+	ends := w.NS("ends")
+	w.CreateNamespace(ends, nil)
+	model.Namespaces.Put(plantest.Namespace(ends))
+	for _, s := range servers {
+		s.create(w, ends, "one")
+	}
+	w.DeleteNamespace(ends)
+	model.Terminate(ends)
+	if !model.Finalize(ends) {
+		t.Error("something holds up the end of a namespace in the model")
+	}
+	w.WaitNamespaceGone(ends)
+	q := requestTo{verb: "create", namespace: ends, name: "two", edit: "nothing"}
+	if real, modelled := servers[0].send(w, q), servers[1].send(w, q); real != modelled {
+		t.Errorf("after the end of a namespace the API server says %s, and the model says %s", real, modelled)
+	}
+	compare("another end of a namespace", (*asked).events)
 }
 
 // requestTo is a request about the ConfigMap of a name.
@@ -102,6 +126,7 @@ type asked struct {
 	client kubernetes.Interface
 	states map[string][]*corev1.ConfigMap // of each object, the last first
 	seen   chan watch.Event               // by the watch
+	lasts  int                            // objects that end what the watch has shown
 }
 
 func newAsked(w *suite.World, client kubernetes.Interface) *asked {
@@ -171,10 +196,9 @@ func common(cm *corev1.ConfigMap) string {
 
 // events returns what the watch has shown until now.
 func (a *asked) events(w *suite.World, namespace string) (all []string) {
-	last := suite.ConfigMap(namespace, "last", labelled("true"))
-	if _, err := a.client.CoreV1().ConfigMaps(namespace).Create(w.Context(), last, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	a.lasts++
+	last := fmt.Sprint("last-", a.lasts)
+	a.create(w, namespace, last)
 	tooLate := time.After(suite.Patience)
 	for {
 		select {
@@ -183,12 +207,87 @@ func (a *asked) events(w *suite.World, namespace string) (all []string) {
 			if !ok {
 				w.Fatalf("the watch shows %v", e)
 			}
-			if cm.Name == "last" {
+			if cm.Name == last {
 				return all
 			}
 			all = append(all, fmt.Sprint(e.Type, " ", common(cm)))
 		case <-tooLate:
 			w.Fatal("the watch does not show the last object")
 		}
+	}
+}
+
+// pages returns the objects of a list in pages of two, in the order of their names, and which pages are larger or of
+// another moment than the first. Between two pages an object is deleted, and a new one is created.
+func (a *asked) pages(w *suite.World, namespace string) (all []string) {
+	configMaps := a.client.CoreV1().ConfigMaps(namespace)
+	for i := range 5 {
+		a.create(w, namespace, fmt.Sprintf("page-%d", i))
+	}
+	var names []string
+	o := metav1.ListOptions{LabelSelector: selectorOfModel, Limit: 2}
+	version := ""
+	for {
+		page, err := a.client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(w.Context(), o)
+		if err != nil {
+			w.Fatal(err)
+		}
+		isSame := version == "" || page.ResourceVersion == version
+		version = page.ResourceVersion
+		if len(page.Items) > 2 || !isSame { // the last one of an API server may be empty
+			all = append(all, fmt.Sprint("a page of ", len(page.Items), ", same version=", isSame))
+		}
+		for i := range page.Items {
+			names = append(names, common(&page.Items[i]))
+		}
+		if page.Continue == "" {
+			slices.Sort(names)
+			return append(all, names...)
+		}
+		if o.Continue == "" {
+			a.create(w, namespace, "between-pages")
+			if err := configMaps.Delete(w.Context(), "page-4", metav1.DeleteOptions{}); err != nil {
+				w.Fatal(err)
+			}
+		}
+		o.Continue = page.Continue
+	}
+}
+
+// initialEvents returns what a watch shows that begins with all objects, in the order of their names, and what it shows
+// after these.
+func (a *asked) initialEvents(w *suite.World, namespace string) (all []string) {
+	shown, err := a.client.CoreV1().ConfigMaps(metav1.NamespaceAll).Watch(w.Context(), metav1.ListOptions{
+		LabelSelector: selectorOfModel, SendInitialEvents: new(true), AllowWatchBookmarks: true,
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer shown.Stop()
+	tooLate := time.After(suite.Patience)
+	next := func() watch.Event {
+		select {
+		case e := <-shown.ResultChan():
+			return e
+		case <-tooLate:
+			w.Fatal("the watch shows nothing more")
+		}
+		return watch.Event{}
+	}
+	for e := next(); e.Type != watch.Bookmark; e = next() {
+		all = append(all, fmt.Sprint(e.Type, " ", common(e.Object.(*corev1.ConfigMap))))
+	}
+	slices.Sort(all)
+	a.create(w, namespace, "after-initial")
+	e := next()
+	return append(all, fmt.Sprint(e.Type, " ", common(e.Object.(*corev1.ConfigMap))))
+}
+
+// create creates a ConfigMap that the selector matches.
+func (a *asked) create(w *suite.World, namespace, name string) {
+	cm := suite.ConfigMap(namespace, name, labelled("true"))
+	if _, err := a.client.CoreV1().ConfigMaps(namespace).Create(w.Context(), cm, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
 	}
 }
