@@ -188,7 +188,11 @@ func TestC47HostileConnections(t *testing.T) {
 				if err != nil {
 					w.Fatal(err)
 				}
-				conns = append(conns, connect(address, attack.connections, attack.request)...)
+				opened := connect(address, attack.connections, attack.request)
+				if len(opened) < 100 {
+					w.Fatalf("%s: got %d connections, want an attack", served, len(opened))
+				}
+				conns = append(conns, opened...)
 			}
 			for _, path := range []string{"/livez", "/readyz"} {
 				// The attacker may keep a probe waiting until its connections are closed for their age. A kubelet asks again.
