@@ -165,7 +165,8 @@ func TestC80SourcesWithoutTargets(t *testing.T) {
 	}
 	inScene(objects, func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)
-		for name, size := range map[string]string{"team-new": "none", "team-later": "1"} {
+		add := func(name, size string) {
+			t.Helper()
 			synctest.Wait()
 			before := allocated()
 			s.addNamespace(name, "size", size)
@@ -175,6 +176,8 @@ func TestC80SourcesWithoutTargets(t *testing.T) {
 				t.Errorf("%s: got %d bytes for each source, want those of a look at one namespace", name, each)
 			}
 		}
+		add("team-new", "none")
+		add("team-later", "1")
 		if n := s.countNamed("settings-0", "team-later", "value"); n != 1 {
 			t.Errorf("got %d copies of the source that has waited for its namespace, want 1", n)
 		}

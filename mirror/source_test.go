@@ -74,13 +74,17 @@ func TestC04SourcesInTargets(t *testing.T) {
 	older := sourceIn("team-001", data("older"), plantest.CreatedAt(1))
 	younger := sourceIn("team-000", data("younger"), plantest.CreatedAt(2))
 	inScene(append(teams(3, "team-"), older, younger), func(t *testing.T, s scene) {
+		wantValue := func(namespace, value string) {
+			t.Helper()
+			if got := s.get(namespace); got == nil || got.Data["key"] != value {
+				t.Errorf("%s: got %v, want %q", namespace, got, value)
+			}
+		}
 		for range 2 {
 			time.Sleep(time.Minute)
-			for namespace, value := range map[string]string{"team-000": "younger", "team-001": "older", "team-002": "older"} {
-				if got := s.get(namespace); got == nil || got.Data["key"] != value {
-					t.Errorf("%s: got %v, want %q", namespace, got, value)
-				}
-			}
+			wantValue("team-000", "younger")
+			wantValue("team-001", "older")
+			wantValue("team-002", "older")
 			s.wantWrites(1, "team-")
 			s.edit("team-000", plantest.Annotation("theirs", "x"))
 			s.edit("team-001", plantest.Annotation("theirs", "x"))
