@@ -382,9 +382,16 @@ func (h *history) compareReaders(w *oracle, k key) {
 		h.found(wrongEvent, "%v: by events %s %v (%s), by the cluster %s %v", k, got.Status,
 			got.Counts, got.Note, want, counts)
 	}
+	shown := map[string]bool{plan.ReasonMirrored: true} // the status has its numbers
 	for _, m := range got.Messages {
+		shown[m.Reason] = true
 		if !w.reasons(cm)[m.Reason] {
 			h.found(wrongEvent, "%v: by events %s, and %s: %q", k, got.Status, m.Reason, m.Text)
+		}
+	}
+	for reason := range w.reasons(cm) {
+		if !shown[reason] && h.options.ResyncPeriod > 0 {
+			h.found(wrongEvent, "%v: by events %s, and no %s", k, got.Status, reason)
 		}
 	}
 }
