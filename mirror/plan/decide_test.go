@@ -71,6 +71,12 @@ func checkDecisions(t *testing.T, r *Rules, decisions map[string]decision) {
 			if behind := namespaces(r.Superseded(v, tgt, c)); strings.Join(behind, " ") != tc.behind {
 				t.Errorf("got superseded %q, want %q", behind, tc.behind)
 			}
+			if owner := v.Find(c.Owner); c.State == StateHeld {
+				isSelected := r.Exclusion(owner, tgt.Namespace) == NotExcluded
+				if isSelected && c.Source != owner || !isSelected && c.Source != nil {
+					t.Errorf("got the content of %v, want that of the owner if it selects the target: %v", c.Source, isSelected)
+				}
+			}
 			if c.Key != tgt.Key {
 				t.Errorf("got key %v, want %v", c.Key, tgt.Key)
 			}

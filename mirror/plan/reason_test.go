@@ -85,3 +85,15 @@ func TestWhyACopyIsWritten(t *testing.T) {
 		t.Errorf("got %q for a deletion, want no cause", got)
 	}
 }
+
+// TestRestored has why the copy changed back, and what its owner can do.
+func TestRestored(t *testing.T) {
+	r := testRules()
+	c := Change{Source: r.ParseSource(plantest.Source("platform", "settings"))}
+	const want = "Restored from the source platform/settings, because the copy was edited. To change it, change the " +
+		"source. To keep a ConfigMap of your own, give it another name. Or, if you may patch the namespace, " +
+		"label it mirror=false, which removes all copies from it."
+	if got := r.Restored(c, CauseEdited); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
