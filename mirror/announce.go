@@ -68,7 +68,7 @@ func writeLine(ctx context.Context, text string, source any) {
 // line waits for a running fan-out, or it would count a part of the copies.
 // Copies of sources that this process has never seen share one line.
 func (r *reporter) newDeletions(n *nameRecords, now time.Time) map[key]*announcement {
-	isIncomplete := n.isIncomplete(r.hasSources(n.name))
+	isIncomplete := r.isIncomplete(n)
 	if isIncomplete && now.Before(n.announceBy) {
 		n.reportIn(reportDelay)
 		return nil
@@ -181,7 +181,7 @@ func (r *reporter) announceUnseen(ctx context.Context) {
 	for name := range r.unseen.take() {
 		line.copies = map[string]unclaimed{}
 		n := r.records.lock(name)
-		line.isIncomplete = line.isIncomplete || n.isIncomplete(r.hasSources(name))
+		line.isIncomplete = line.isIncomplete || r.isIncomplete(n)
 		for namespace, known := range n.unannounced() {
 			if !n.hasSeen(known.owner) {
 				r.count(line, namespace, namespace+"/"+name, known, now)

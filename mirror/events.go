@@ -117,7 +117,7 @@ func (r *reporter) nextMessage(source key, now time.Time) *message {
 	if status == nil {
 		return nil
 	}
-	if n.isIncomplete(r.hasSources(source.Name)) {
+	if r.isIncomplete(n) {
 		n.reportIn(reportDelay)
 		return nil
 	}

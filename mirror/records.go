@@ -212,13 +212,6 @@ func (n *nameRecords) forget(source key) {
 	delete(n.sources, source)
 }
 
-// isIncomplete reports whether the records show a part of the targets: a fan-out
-// is running, or the first one is yet to come. has reports whether the name has
-// sources.
-func (n *nameRecords) isIncomplete(hasSources func() bool) bool {
-	return n.comparing || n.view == nil && hasSources()
-}
-
 const (
 	// reportDelay is how long a report waits for more changes to come.
 	reportDelay = 100 * time.Millisecond

@@ -37,7 +37,7 @@ func (r *reporter) report(ctx context.Context, name string) {
 	now := time.Now()
 	n := r.records.lock(name)
 	defer n.unlock()
-	if n.isIncomplete(r.hasSources(name)) {
+	if r.isIncomplete(n) {
 		n.reportIn(reportDelay)
 		return
 	}
@@ -48,9 +48,10 @@ func (r *reporter) report(ctx context.Context, name string) {
 	n.reportGap = min(max(reportDelay, reportPause*time.Since(now)), report.Spacing)
 }
 
-// hasSources returns a function that reports whether a name has sources.
-func (r *reporter) hasSources(name string) func() bool {
-	return func() bool { return len(r.cache.View(name).All()) > 0 }
+// isIncomplete reports whether the records of a name show a part of its targets: a
+// fan-out is running, or the first one is yet to come.
+func (r *reporter) isIncomplete(n *nameRecords) bool {
+	return n.comparing || n.view == nil && len(r.cache.View(n.name).All()) > 0
 }
 
 // queueIfDue queues a source about which a message is due. If one is due later,
