@@ -219,41 +219,42 @@ func (r *reconciler) carriedOut(n *nameRecords, known *record, res *result, now 
 // object was in the way at the last try, act reads it before the create. Otherwise
 // the create finds it.
 func (r *reconciler) act(ctx, writes context.Context, x *attempt) result {
+	c := x.change
 	switch {
-	case x.change.Op == plan.OpDelete:
+	case c.Op == plan.OpDelete:
 		if res, confirmed := r.confirm(ctx, x); !confirmed {
 			return res
 		}
-		return r.write(ctx, writes, x, x.change)
-	case x.change.Op == plan.OpCreate && x.record.retry.outcome == outcome.Foreign:
+	case c.Op == plan.OpCreate && x.record.retry.outcome == outcome.Foreign:
 		if res, isThere := r.actOnLive(ctx, writes, x); isThere {
 			return res
 		}
-		// The read may have taken long.
-		c := r.rules.Decide(r.cache.View(x.change.Key.Name), r.cache.Target(x.change.Key))
+		c = r.changeNow(c.Key) // the read may have taken long
 		if c.Op != plan.OpCreate {
 			return result{change: c, outcome: outcome.Conflict}
 		}
-		return r.create(ctx, writes, x, c)
-	case x.change.Op == plan.OpCreate:
-		return r.create(ctx, writes, x, x.change)
 	}
-	return r.write(ctx, writes, x, x.change)
-}
-
-// create creates a copy. If the API server refuses that, there may be an object
-// that the cache does not show: a quota refuses a create before the API server
-// looks for one. Then create makes the change that this object needs.
-func (r *reconciler) create(ctx, writes context.Context, x *attempt, c plan.Change) result {
 	res := r.write(ctx, writes, x, c)
-	mayHide := apierrors.IsAlreadyExists(res.err) || res.outcome == outcome.Rejected
-	if !mayHide || errors.Is(res.err, outcome.ErrAltered) {
-		return res
-	}
-	if onLive, isThere := r.actOnLive(ctx, writes, x); isThere {
-		return onLive
+	if c.Op == plan.OpCreate && mayHideObject(&res) {
+		if onLive, isThere := r.actOnLive(ctx, writes, x); isThere {
+			return onLive
+		}
 	}
 	return res
+}
+
+// mayHideObject reports whether a create was refused so that there may be an object
+// that the cache does not show: a quota refuses a create before the API server
+// looks for one.
+func mayHideObject(res *result) bool {
+	isRejected := res.outcome == outcome.Rejected && !errors.Is(res.err, outcome.ErrAltered)
+	return isRejected || apierrors.IsAlreadyExists(res.err)
+}
+
+// changeNow returns the change at a target by what the cache shows now.
+func (r *reconciler) changeNow(k key) plan.Change {
+	target := r.cache.Target(k)
+	return r.rules.Decide(r.cache.View(k.Name), target)
 }
 
 // confirm reads the source live, and the namespace if labels decide, and reports
@@ -262,15 +263,14 @@ func (r *reconciler) create(ctx, writes context.Context, x *attempt, c plan.Chan
 func (r *reconciler) confirm(ctx context.Context, x *attempt) (res result, confirmed bool) {
 	c := x.change
 	ns := x.target.Namespace
-	dependsOnLabels := r.rules.DependsOnLabels(x.view)
-	namespace := ""
-	if dependsOnLabels {
+	namespace := "" // to read; empty: none
+	if r.rules.DependsOnLabels(x.view) {
 		namespace = ns.Name
 	}
 	endOfGrace := x.record.unclaimed.since.Add(r.grace)
 	isPatient := x.pace != slow.Ordinary
 	live, wait, err := r.live.Premise(ctx, r.reads(x), c.CopyOf, namespace, endOfGrace, isPatient)
-	if dependsOnLabels {
+	if namespace != "" {
 		ns = live.Namespace
 	}
 	res = result{change: c, outcome: outcome.Conflict}
@@ -294,8 +294,7 @@ func (r *reconciler) confirm(ctx context.Context, x *attempt) (res result, confi
 // the cache shows now, and no source has claimed the copy meanwhile. The read may
 // have taken long, and its answer may be older than the cache.
 func (r *reconciler) isStillDue(x *attempt) bool {
-	target := r.cache.Target(x.change.Key)
-	c := r.rules.Decide(r.cache.View(x.change.Key.Name), target)
+	c := r.changeNow(x.change.Key)
 	return c.Op == plan.OpDelete && versionOf(c.Have) == versionOf(x.change.Have) &&
 		r.isUnclaimed(x)
 }
