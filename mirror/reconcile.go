@@ -175,9 +175,6 @@ func (r *reconciler) recordResult(
 		r.recent.add(res.change.Key.Namespace, now)
 		r.carriedOut(n, known, res, now)
 		known.succeeded(res, now)
-		if !known.lastWrite.isAwaited(r.cache.ConfigMap(res.change.Key), r.cache.Version()) {
-			known.lastWrite = ownWrite{at: now} // the watch was faster than the answer
-		}
 	case res.outcome == outcome.Delayed:
 	case res.outcome == outcome.Terminating && isClosed:
 		*known = record{namespaceUID: known.namespaceUID} // its return is an event
