@@ -2,8 +2,6 @@ package mirror
 
 import (
 	"context"
-	"maps"
-	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -17,81 +15,108 @@ import (
 // events about it.
 
 const (
-	// lineGap is the shortest time between two lines about one source, and between
-	// two about sources that this process has never seen.
+	// announceWithin is how long the line about a deletion waits for a fan-out: a
+	// source may change all the time.
+	announceWithin = time.Second
+	// lineGap is the shortest time between the lines of one round and those of the
+	// next. A round has one line for each source, and one for all sources that this
+	// process has never seen: a tenant can make up any number of these.
 	lineGap = time.Second
 	// namedInLines is how many namespaces a line names.
 	namedInLines = 10
-	// ofUnseen stands, in the queue of names, for all sources that this process has
-	// never seen.
-	ofUnseen = ""
+	// nextLines stands for the next round of lines in the queue of names.
+	nextLines = ""
 )
 
 // announcement is a line about copies that are to be deleted.
 type announcement struct {
 	report.Expiry
 	isIncomplete bool
-	copies       map[string]unclaimed // as they were counted, by namespace
 }
 
-func newAnnouncement() *announcement {
-	return &announcement{Expiry: report.Expiry{}, copies: map[string]unclaimed{}}
-}
-
-// announce writes the lines about copies of a name that no line has counted yet.
-// Their graces begin.
-func (r *reporter) announce(ctx context.Context, name string) {
-	n := r.records.lock(name)
-	n.reportAt = time.Time{}
-	n.reportGap = 0
-	lines := r.newDeletions(n, time.Now())
-	n.unlock()
-	for source, a := range lines {
-		writeLine(ctx, a.Text(r.rules, namedInLines, a.isIncomplete), source)
+// announceSoon has a line of the log announce new deletions.
+func (n *nameRecords) announceSoon(now time.Time) {
+	if n.announceBy.IsZero() {
+		n.announceBy = now.Add(announceWithin)
+		n.all.reports.AddAfter(nextLines, reportDelay)
 	}
-	if len(lines) == 0 {
+}
+
+// announce writes the lines about copies that no line has counted yet. Their
+// graces begin.
+func (r *reporter) announce(ctx context.Context) {
+	now := time.Now()
+	if left := r.linesAt.Add(lineGap).Sub(now); left > 0 {
+		r.queues.reports.AddAfter(nextLines, left)
 		return
 	}
-	n = r.records.lock(name)
-	defer n.unlock()
-	for source, a := range lines {
-		r.beginGraces(n, a.copies)
-		n.status(source).lineAt = time.Now()
+	lines := map[key]*announcement{}
+	counted := map[string]map[string]unclaimed{} // by name and namespace
+	for _, name := range r.records.names() {
+		n := r.records.lock(name)
+		if copies := r.countNew(n, lines, now); len(copies) > 0 {
+			counted[name] = copies
+		}
+		n.unlock()
+	}
+	for source, line := range lines {
+		var about any = source
+		if source == (key{}) {
+			about = "gone before this process began to lead"
+		}
+		klog.FromContext(ctx).Info(line.Text(r.rules, namedInLines, line.isIncomplete),
+			"source", about, "type", "Warning", "reason", plan.ReasonExpiring)
+		r.linesAt = time.Now()
+	}
+	for name, copies := range counted {
+		n := r.records.lock(name)
+		r.beginGraces(n, copies)
+		n.reportIn(0)
+		n.unlock()
 	}
 }
 
-func writeLine(ctx context.Context, text string, source any) {
-	klog.FromContext(ctx).Info(text, "source", source, "type", "Warning", "reason", plan.ReasonExpiring)
-}
-
-// newDeletions returns the lines that are due, by the sources of the copies. A
-// line waits for a running fan-out, or it would count a part of the copies.
-// Copies of sources that this process has never seen share one line.
-func (r *reporter) newDeletions(n *nameRecords, now time.Time) map[key]*announcement {
+// countNew counts the copies of a name that no line has counted yet in the lines
+// of their sources, and returns these copies, by namespace. A source that this
+// process has never seen has an empty key. The lines wait for a running fan-out,
+// or they would count a part of the copies.
+func (r *reporter) countNew(
+	n *nameRecords, lines map[key]*announcement, now time.Time) map[string]unclaimed {
+	if n.announceBy.IsZero() {
+		return nil
+	}
 	isIncomplete := r.isIncomplete(n)
 	if isIncomplete && now.Before(n.announceBy) {
-		n.reportIn(reportDelay)
+		r.queues.reports.AddAfter(nextLines, reportDelay)
 		return nil
 	}
 	n.announceBy = time.Time{}
-	lines := map[key]*announcement{}
-	for namespace, known := range n.unannounced() {
-		status := n.status(known.owner)
-		left := status.lineAt.Add(lineGap).Sub(now)
-		switch {
-		case !n.hasSeen(known.owner):
-			r.unseen.add(n.name)
-		case left > 0:
-			n.reportIn(left)
-		default:
-			if lines[known.owner] == nil {
-				lines[known.owner] = newAnnouncement()
-				lines[known.owner].isIncomplete = isIncomplete
-			}
-			r.count(lines[known.owner], namespace, namespace, known, now)
+	copies := map[string]unclaimed{}
+	for namespace, known := range n.byNamespace {
+		u := known.unclaimed
+		if known.state != plan.StateExpiring || u.uid == "" || u.line > 0 {
+			continue
 		}
+		source := known.owner
+		place := namespace
+		if !n.hasSeen(source) {
+			source = key{}
+			place = namespace + "/" + n.name
+		}
+		line := lines[source]
+		if line == nil {
+			line = &announcement{Expiry: report.Expiry{}}
+			lines[source] = line
+		}
+		begin := u.since // for another reason than before
+		if begin.IsZero() {
+			begin = now
+		}
+		line.Add(u.why, place, begin.Add(r.grace))
+		line.isIncomplete = line.isIncomplete || isIncomplete
+		copies[namespace] = u
 	}
-	return lines
+	return copies
 }
 
 // hasSeen reports whether this process has seen the source, which may be gone.
@@ -99,104 +124,22 @@ func (n *nameRecords) hasSeen(source key) bool {
 	return n.view != nil && n.view.Find(source) != nil || n.status(source).sent.UID() != ""
 }
 
-// unannounced returns the records of copies that are to be deleted and that no
-// line has counted, by namespace.
-func (n *nameRecords) unannounced() map[string]*record {
-	all := maps.Clone(n.byNamespace)
-	maps.DeleteFunc(all, func(_ string, known *record) bool {
-		return known.state != plan.StateExpiring || known.unclaimed.uid == "" || known.unclaimed.logged
-	})
-	return all
-}
-
-// count counts a copy in a line. place is the name of the copy there.
-func (r *reporter) count(a *announcement, namespace, place string, known *record, now time.Time) {
-	begin := known.unclaimed.since // for another reason than before
-	if begin.IsZero() {
-		begin = now
-	}
-	a.Add(known.unclaimed.why, place, begin.Add(r.grace))
-	a.copies[namespace] = known.unclaimed
-}
-
 // beginGraces begins the graces of those copies that have stayed unclaimed since
 // a line counted them.
 func (r *reporter) beginGraces(n *nameRecords, counted map[string]unclaimed) {
 	now := time.Now()
+	n.lines++
 	for namespace, u := range counted {
 		known := n.byNamespace[namespace]
 		if known == nil || known.unclaimed != u {
 			continue
 		}
 		begun := *known
-		begun.unclaimed.logged = true
+		begun.unclaimed.line = n.lines
 		if u.since.IsZero() {
 			begun.unclaimed.since = now
 			r.queues.copies.AddAfter(key{Namespace: namespace, Name: n.name}, r.grace)
 		}
 		n.set(namespace, begun)
-	}
-}
-
-// unseenDeletions are the names that have copies to be announced of sources that
-// this process has never seen. A tenant can make up any number of these.
-type unseenDeletions struct {
-	queues *queues
-
-	mu     sync.Mutex
-	names  map[string]bool
-	lineAt time.Time
-}
-
-// add adds a name, and has a line written as soon as the last one is old enough.
-func (u *unseenDeletions) add(name string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.names[name] = true
-	u.queues.reports.AddAfter(ofUnseen, max(0, time.Until(u.lineAt.Add(lineGap))))
-}
-
-// take returns the names of which a line is to be written now.
-func (u *unseenDeletions) take() map[string]bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if left := time.Until(u.lineAt.Add(lineGap)); left > 0 {
-		u.queues.reports.AddAfter(ofUnseen, left)
-		return nil
-	}
-	names := u.names
-	u.names = map[string]bool{}
-	if len(names) > 0 {
-		u.lineAt = time.Now()
-	}
-	return names
-}
-
-// announceUnseen writes one line about the copies of all sources that this
-// process has never seen, and begins their graces.
-func (r *reporter) announceUnseen(ctx context.Context) {
-	now := time.Now()
-	line := newAnnouncement()
-	counted := map[string]map[string]unclaimed{} // by name
-	for name := range r.unseen.take() {
-		line.copies = map[string]unclaimed{}
-		n := r.records.lock(name)
-		line.isIncomplete = line.isIncomplete || r.isIncomplete(n)
-		for namespace, known := range n.unannounced() {
-			if !n.hasSeen(known.owner) {
-				r.count(line, namespace, namespace+"/"+name, known, now)
-			}
-		}
-		n.unlock()
-		counted[name] = line.copies
-	}
-	if len(line.Expiry) > 0 {
-		writeLine(ctx, line.Text(r.rules, namedInLines, line.isIncomplete), "gone before this process began to lead")
-	}
-	for name, copies := range counted {
-		n := r.records.lock(name)
-		r.beginGraces(n, copies)
-		n.reportIn(reportDelay)
-		n.unlock()
 	}
 }

@@ -71,7 +71,6 @@ func New(client kubernetes.Interface, events EventSender, opts *Options) (*Contr
 			metrics: m,
 			events:  events,
 			due:     &dueSources{namespaces: q.events, byNamespace: map[string][]key{}},
-			unseen:  &unseenDeletions{queues: q, names: map[string]bool{}},
 		},
 		reconciler: &reconciler{
 			decider:   d,

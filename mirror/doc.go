@@ -70,10 +70,10 @@
 //
 // # Reports
 //
-// A change of a standing puts the name into the queue of reports. Its worker never
-// waits for the API server. It writes the lines of the log that announce
-// deletions: such a line begins the grace of the copies that it counts. Then it
-// queues the sources about which a message is due.
+// A change of a standing puts the name into the queue of reports. Its workers never
+// wait for the API server. They queue the sources about which a message is due. In
+// rounds, a second apart, one of them writes the lines of the log that announce
+// deletions: such a line begins the grace of the copies that it counts.
 //
 // A message is made when it is sent, from what holds at that moment. It is due if
 // it differs from the last one with its reason, announces more deletions, or is

@@ -87,8 +87,9 @@ type message struct {
 	about  key
 	uid    types.UID // of the source; empty: no process has seen it
 	sent   *report.Sent
-	isGone bool                 // the last fan-out has not met the source
-	copies map[string]unclaimed // whose deletion the message announces, by namespace
+	isGone bool // the last fan-out has not met the source
+	status *sourceStatus
+	lines  int // the message is made from what so many lines have announced
 }
 
 // sendNext sends one message about a source of the namespace.
@@ -130,23 +131,15 @@ func (r *reporter) nextMessage(source key, now time.Time) *message {
 		}
 		return nil
 	}
-	m := &message{Message: next, about: source, uid: sent.UID(), sent: sent, isGone: s.Source == nil}
-	if m.Reason == plan.ReasonExpiring {
-		m.copies = n.expiring(source)
+	return &message{
+		Message: next,
+		about:   source,
+		uid:     sent.UID(),
+		sent:    sent,
+		isGone:  s.Source == nil,
+		status:  status,
+		lines:   n.lines,
 	}
-	return m
-}
-
-// expiring returns the copies of a source of which a line has announced the
-// deletion, by namespace.
-func (n *nameRecords) expiring(source key) map[string]unclaimed {
-	all := map[string]unclaimed{}
-	for namespace, known := range n.byNamespace {
-		if known.state == plan.StateExpiring && known.owner == source && !known.unclaimed.since.IsZero() {
-			all[namespace] = known.unclaimed
-		}
-	}
-	return all
 }
 
 // send sends a message, unless the namespace of the source is gone or is being
@@ -180,13 +173,8 @@ func (r *reporter) recordSent(m *message, err error) {
 		return
 	}
 	m.sent.Record(m.Message, now)
-	for namespace, u := range m.copies {
-		known := n.byNamespace[namespace]
-		if known != nil && known.unclaimed == u {
-			reported := *known
-			reported.unclaimed.reported = true
-			n.set(namespace, reported)
-		}
+	if m.Reason == plan.ReasonExpiring {
+		m.status.reported = m.lines
 	}
 }
 

@@ -104,8 +104,7 @@ func TestC52ClockThatIsSet(t *testing.T) {
 	}
 	c.fanOut("settings")
 	wantMonotonic("time of a decision", func(n *nameRecords) time.Time { return n.announceBy.Add(-announceWithin) })
-	c.reporter.announce(t.Context(), "settings")
-	c.reporter.announceUnseen(t.Context())
+	c.reporter.announce(t.Context())
 	wantMonotonic("begin of a grace", func(n *nameRecords) time.Time { return n.byNamespace["team-000"].unclaimed.since })
 }
 

@@ -35,7 +35,7 @@ func (d *decider) fanOut(name string) {
 	}
 	n.reportSoon()
 	if !n.announceBy.IsZero() {
-		n.reportIn(0) // the line about new deletions has waited for the fan-out
+		n.all.reports.Add(nextLines) // they have waited for the fan-out
 	}
 }
 

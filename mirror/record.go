@@ -99,10 +99,9 @@ type unclaimed struct {
 	// since is when a line of the log announced the deletion. The grace runs from
 	// then on. Zero: no line has, so the copy is not deleted.
 	since time.Time
-	// logged is set when a line has announced the deletion, for this reason.
-	logged bool
-	// reported is set when an event has, too.
-	reported bool
+	// line is which of the lines about copies of the name has announced the
+	// deletion, for this reason. Zero: none has.
+	line int
 }
 
 // repairs count how often in a row a copy with one content was restored.
@@ -196,8 +195,7 @@ func (r *record) observeClaim(f *facts) {
 		r.unclaimed = unclaimed{uid: c.Have.UID, why: c.Why}
 	case r.unclaimed.why != c.Why:
 		r.unclaimed.why = c.Why
-		r.unclaimed.logged = false
-		r.unclaimed.reported = false
+		r.unclaimed.line = 0
 	}
 }
 

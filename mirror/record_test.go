@@ -176,7 +176,7 @@ func TestObserveClaim(t *testing.T) {
 	other.UID = "other"
 	gone := plan.Unclaimed{Rule: plan.SourceGone}
 	excluded := plan.Unclaimed{Rule: plan.ExcludedByOptOut}
-	before := unclaimed{uid: have.UID, since: epoch.Add(-time.Minute), why: gone, logged: true, reported: true}
+	before := unclaimed{uid: have.UID, since: epoch.Add(-time.Minute), why: gone, line: 3}
 	remove := func(have *corev1.ConfigMap, why plan.Unclaimed) plan.Change {
 		return plan.Change{Op: plan.OpDelete, Have: have, Why: why}
 	}

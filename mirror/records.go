@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -48,11 +49,13 @@ type nameRecords struct {
 
 	// The next report.
 	reportAt  time.Time     // zero: none is due
-	reportGap time.Duration // how long it has to wait after an expensive one, unless it announces a deletion
+	reportGap time.Duration // how long it has to wait after an expensive one, unless lines were written
 
 	// announceBy is when the line about new deletions is due, even if a fan-out
 	// is running; zero: there is none.
 	announceBy time.Time
+	// lines is how often lines of the log have announced deletions.
+	lines int
 }
 
 // sourceStatus counts the targets of one source, times how its changes reach
@@ -63,7 +66,7 @@ type sourceStatus struct {
 	changeAt time.Time // when the oldest change was seen that has not reached every target; zero: there is none
 	writeAt  time.Time // when a copy was last written; zero: none was since a change reached every target
 	sent     report.Sent
-	lineAt   time.Time // when a line of the log last announced deletions
+	reported int // the last of the lines whose deletions an event has announced, too
 
 	// excluded are the rules that keep a source without targets from all
 	// namespaces; nil: not known, or it has a target.
@@ -105,6 +108,13 @@ func (n *nameRecords) unlock() {
 		n.forgotten = true
 	}
 	n.mu.Unlock()
+}
+
+// names returns the names that have records.
+func (s *records) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.byName))
 }
 
 // total returns how many targets of all sources are in this state.
@@ -215,9 +225,6 @@ func (n *nameRecords) forget(source key) {
 const (
 	// reportDelay is how long a report waits for more changes to come.
 	reportDelay = 100 * time.Millisecond
-	// announceWithin is how long the line about a deletion waits for a fan-out: a
-	// source may change all the time.
-	announceWithin = time.Second
 	// reportAfter is how long targets may be pending before the sources of the
 	// name are reported all the same: targets that hang may be pending for ever.
 	reportAfter = 10 * time.Second
@@ -241,13 +248,4 @@ func (n *nameRecords) reportIn(after time.Duration) {
 		n.reportAt = at
 		n.all.reports.AddAfter(n.name, after)
 	}
-}
-
-// announceSoon has a line of the log announce new deletions. It does not wait for
-// the pause after an expensive report.
-func (n *nameRecords) announceSoon(now time.Time) {
-	if n.announceBy.IsZero() {
-		n.announceBy = now.Add(announceWithin)
-	}
-	n.reportIn(reportDelay)
 }

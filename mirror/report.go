@@ -15,7 +15,7 @@ type reporter struct {
 	metrics *controllerMetrics
 	events  EventSender
 	due     *dueSources
-	unseen  *unseenDeletions
+	linesAt time.Time // when deletions were last announced; of the worker that has nextLines
 }
 
 const (
@@ -26,17 +26,18 @@ const (
 	reportPause = 20
 )
 
-// report announces the deletions of copies of a name, and queues those of its
-// sources about which a message is due. It never waits for the API server.
+// report queues those sources of a name about which a message is due. Of nextLines
+// it announces deletions. It never waits for the API server.
 func (r *reporter) report(ctx context.Context, name string) {
-	if name == ofUnseen {
-		r.announceUnseen(ctx)
+	if name == nextLines {
+		r.announce(ctx)
 		return
 	}
-	r.announce(ctx, name)
 	now := time.Now()
 	n := r.records.lock(name)
 	defer n.unlock()
+	n.reportAt = time.Time{}
+	n.reportGap = 0
 	if r.isIncomplete(n) {
 		n.reportIn(reportDelay)
 		return
@@ -135,7 +136,7 @@ func (r *reporter) summarize(n *nameRecords, sources map[key]*sourceStatus, now 
 	for namespace, known := range n.byNamespace {
 		owner := all[known.owner]
 		if owner != nil {
-			r.addTo(owner, namespace, known, now)
+			r.addTo(owner, sources[known.owner].reported, namespace, known, now)
 		}
 		if known.superseded == "" {
 			continue
@@ -153,8 +154,8 @@ func (r *reporter) summarize(n *nameRecords, sources map[key]*sourceStatus, now 
 }
 
 // addTo adds a target to the summary of a source: its warning, and the time of
-// the deletion of the copy there.
-func (r *reporter) addTo(s *report.Summary, namespace string, known *record, now time.Time) {
+// the deletion of the copy there. An event has reported so many lines.
+func (r *reporter) addTo(s *report.Summary, reported int, namespace string, known *record, now time.Time) {
 	if known.state.IsWarned() {
 		s.Add(known.state, namespace, known.note, known.adoptable)
 	}
@@ -165,7 +166,7 @@ func (r *reporter) addTo(s *report.Summary, namespace string, known *record, now
 	end := u.since.Add(r.grace)
 	ns := r.cache.Namespace(namespace)
 	if end.After(now) && ns != nil && !plan.Terminating(ns) {
-		s.Expire(u.why, namespace, end, u.reported)
+		s.Expire(u.why, namespace, end, u.line <= reported)
 	}
 }
 
