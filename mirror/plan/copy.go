@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Desired returns the copy of s in namespace. have is nil, or the object there
@@ -24,16 +25,16 @@ func (r *Rules) Desired(s *Source, namespace string, have *corev1.ConfigMap) *co
 		want.ManagedFields = nil
 		// An earlier write has copied these labels and annotations. The ones
 		// that are still wanted are set below.
-		labels, annotations := copiedKeys(have.Annotations[CopiedAnnotation], r.label)
-		without(want.Labels, labels)
-		without(want.Annotations, annotations)
+		labelKeys, annotationKeys := copiedKeys(have.Annotations[CopiedAnnotation], r.label)
+		without(want.Labels, labelKeys)
+		without(want.Annotations, annotationKeys)
 		without(want.Annotations, []string{CopiedAnnotation, AdoptAnnotation})
 	}
-	want.Labels = merged(want.Labels, s.labels)
+	want.Labels = labels.Merge(want.Labels, s.labels)
 	want.Labels[r.label] = CopyValue
 	want.Labels[ManagedByLabel] = ManagedByValue
 
-	want.Annotations = merged(want.Annotations, s.annotations)
+	want.Annotations = labels.Merge(want.Annotations, s.annotations)
 	want.Annotations[SourceAnnotation] = s.Key.String()
 	want.Annotations[CopyAnnotation] = namespace + "/" + s.Key.Name
 	want.Annotations[ChecksumAnnotation] = s.Checksum

@@ -33,15 +33,6 @@ func without(m map[string]string, keys []string) {
 	maps.DeleteFunc(m, func(key, _ string) bool { return slices.Contains(keys, key) })
 }
 
-// merged adds the entries of more to base, which may be nil, and returns base.
-func merged(base, more map[string]string) map[string]string {
-	if base == nil {
-		base = map[string]string{}
-	}
-	maps.Copy(base, more)
-	return base
-}
-
 // containsAll reports whether have has all entries of want.
 func containsAll(have, want map[string]string) bool {
 	return maps.Equal(only(have, slices.Collect(maps.Keys(want))...), want)
