@@ -22,6 +22,7 @@ type facts struct {
 type condition struct {
 	until  time.Time // when the condition ends by itself; zero: an event ends it
 	stands standing  // how the target stands meanwhile
+	rests  bool      // nothing is to be done, and nothing of former tries matters
 }
 
 // conditions are asked in this order, and the first one that holds counts. Each
@@ -37,9 +38,9 @@ var conditions = []func(*record, *facts) *condition{
 }
 
 // next returns how the target stands, and whether to act now or after which time
-// to look again; 0: an event brings the next decision.
-func (r *record) next(f *facts) (stands standing, act bool, wait time.Duration) {
-	c := r.firstCondition(f)
+// to look again; 0: an event brings the next decision. c is the first condition
+// that holds, or nil.
+func (r *record) next(c *condition, f *facts) (stands standing, act bool, wait time.Duration) {
 	if c == nil {
 		return r.corrected(r.untilTried(f), f), true, 0
 	}
@@ -76,8 +77,7 @@ func (r *record) hasWanted(f *facts) bool { return r.content == contentOf(f.chan
 // awaitsOwnWrite holds while the cache shows something older than our own last
 // write. The target stands as that write left it.
 func (r *record) awaitsOwnWrite(f *facts) *condition {
-	end := r.lastWrite.at.Add(maxAwait)
-	if !end.After(f.now) || !r.lastWrite.isAwaited(f.have, f.version) {
+	if !r.lastWrite.isAwaited(f.have, f.version) {
 		return nil
 	}
 	stands := f.decided()
@@ -90,7 +90,7 @@ func (r *record) awaitsOwnWrite(f *facts) *condition {
 	case r.hasWanted(f): // the copy is deleted
 		stands = standing{}
 	}
-	return &condition{until: end, stands: stands}
+	return &condition{until: r.lastWrite.at.Add(maxAwait), stands: stands}
 }
 
 // madeByAdmission holds while the object there comes from our own write and
@@ -118,7 +118,7 @@ func (r *record) hasNothingToDo(f *facts) *condition {
 	if f.change.Op != plan.OpNone {
 		return nil
 	}
-	return &condition{stands: f.decided()}
+	return &condition{stands: f.decided(), rests: true}
 }
 
 // backsOff holds after a failure, until the next try is due.

@@ -61,7 +61,11 @@ func (d *decider) decide(n *nameRecords, k key) decision {
 		now:     now,
 	}
 	r.observe(f)
-	r.standing, x.act, x.wait = r.next(f)
+	c := r.firstCondition(f)
+	if c != nil && c.rests {
+		r.rest(f)
+	}
+	r.standing, x.act, x.wait = r.next(c, f)
 	r.superseded = ""
 	if len(v.Sources) > 1 {
 		r.superseded = n.setOf(d.rules.Superseded(v, target, x.change))

@@ -405,12 +405,9 @@ func (c *Controller) leftOver() map[string]int {
 			// An object that the watch does not show is retried.
 			isRetried := r.retry.outcome == outcome.Foreign || r.state == plan.StateForeign || r.state == plan.StateRejected
 			hasRetry := r.retry != (retry{altered: r.retry.altered})
-			// The time of the last write goes with the next decision, and where admission altered the copy there is none.
-			last := r.lastWrite
-			if isRetried {
-				last.at = time.Time{}
-			}
-			if hasRetry && !isRetried || last != (ownWrite{}) || r.unclaimed != (unclaimed{}) || r.busy {
+			// The last write goes with the next decision, and where admission altered the copy there is none.
+			hasWrite := r.lastWrite != (ownWrite{})
+			if (hasRetry || hasWrite) && !isRetried || r.unclaimed != (unclaimed{}) || r.busy {
 				left[fmt.Sprintf("retries (%+v)", *r)]++
 			}
 		}

@@ -61,9 +61,9 @@ func (s sourceSet) has(number int) bool {
 // record holds the controller's knowledge of one target that the caches do not
 // show. The wanted state does not depend on it: it may be lost at any moment.
 //
-// A record changes by what happens: [record.observe] takes in what the caches
-// and the clock show, [record.succeeded] and [record.failed] the result of a
-// call. A decision about the target changes its standing alone.
+// A record changes by what happens: [record.observe] and [record.rest] take in what
+// the caches and the clock show, [record.succeeded] and [record.failed] the result
+// of a call. A decision about the target changes its standing alone.
 type record struct {
 	settled
 
@@ -79,16 +79,12 @@ type record struct {
 	repairs   repairs
 }
 
-// ownWrite is our own last write. The watch shows it some time after the answer.
+// ownWrite is our own last write. The watch shows it some time after the answer. The
+// record forgets it when nothing is left to do, or after maxAwait.
 type ownWrite struct {
-	// version is the resourceVersion of the object that was created or updated.
-	// Empty: the cache shows the write.
-	version string
-	// deleted is the UID of the object that was deleted. Empty: the cache shows
-	// the deletion.
-	deleted types.UID
-	// at is kept for an updateGap, also when the cache shows the write.
-	at time.Time
+	version string    // the resourceVersion of the object that was created or updated; empty: none was
+	deleted types.UID // of the object that was deleted; empty: none was
+	at      time.Time
 }
 
 // unclaimed is that no source claims a copy, and why.
@@ -171,17 +167,10 @@ func (r *record) observe(f *facts) {
 	if r.repairs.inRow > 0 && f.now.After(r.repairs.calmAt()) {
 		r.repairs = repairs{}
 	}
-	r.observeClaim(f)
-	if r.awaitsOwnWrite(f) != nil {
-		return
-	}
-	r.lastWrite = ownWrite{at: r.lastWrite.at}
-	if !r.lastWrite.at.Add(updateGap).After(f.now) {
+	if !r.lastWrite.at.Add(maxAwait).After(f.now) {
 		r.lastWrite = ownWrite{}
 	}
-	if f.change.Op == plan.OpNone && r.madeByAdmission(f) == nil {
-		r.rest(f)
-	}
+	r.observeClaim(f)
 }
 
 // observeClaim records whether the copy is unclaimed, and why. Another reason is

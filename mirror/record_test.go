@@ -41,7 +41,11 @@ func failing(s *plan.Source, o outcome.Outcome, failures int, in time.Duration, 
 // whether to act, and how long to wait.
 func (r *record) decided(f *facts) (standing, bool, time.Duration) {
 	r.observe(f)
-	return r.next(f)
+	c := r.firstCondition(f)
+	if c != nil && c.rests {
+		r.rest(f)
+	}
+	return r.next(c, f)
 }
 
 // TestDecideAtATarget is the table of the decisions: act, look again after a time, or nothing, and how the target
