@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"io"
+	"hash"
 	"maps"
 	"slices"
 
@@ -38,17 +38,12 @@ func payloadDigest(cm *corev1.ConfigMap) digest {
 		return digest(d)
 	}
 	h := sha256.New()
-	writePayload(h, cm)
-	return digest(h.Sum(nil))
-}
-
-// writePayload writes the encoding of the payload of cm that payloadDigest hashes.
-func writePayload(w io.Writer, cm *corev1.ConfigMap) {
-	writeMap(w, kindDataKey, kindDataValue, cm.Data)
-	writeMap(w, kindBinaryKey, kindBinaryValue, cm.BinaryData)
+	writeMap(h, kindDataKey, kindDataValue, cm.Data)
+	writeMap(h, kindBinaryKey, kindBinaryValue, cm.BinaryData)
 	if isImmutable(cm) {
-		writeField(w, kindImmutable, "")
+		writeField(h, kindImmutable, "")
 	}
+	return digest(h.Sum(nil))
 }
 
 // contentChecksum returns the checksum of everything that a ConfigMap of the API
@@ -71,34 +66,28 @@ func contentChecksum(cm *corev1.ConfigMap, label string) string {
 // copied metadata.
 func checksum(payload digest, labels, annotations map[string]string) string {
 	h := sha256.New()
-	writeContent(h, payload, labels, annotations)
+	writeField(h, kindPayload, payload)
+	writeMap(h, kindLabelKey, kindLabelValue, labels)
+	writeMap(h, kindAnnotationKey, kindAnnotationVal, annotations)
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// writeContent writes the encoding of everything that is copied, which checksum
-// hashes.
-func writeContent(w io.Writer, payload digest, labels, annotations map[string]string) {
-	writeField(w, kindPayload, payload)
-	writeMap(w, kindLabelKey, kindLabelValue, labels)
-	writeMap(w, kindAnnotationKey, kindAnnotationVal, annotations)
-}
-
 // writeMap writes the keys and values of a map, sorted.
-func writeMap[T ~string | ~[]byte](w io.Writer, kindKey, kindValue byte, m map[string]T) {
+func writeMap[T ~string | ~[]byte](h hash.Hash, kindKey, kindValue byte, m map[string]T) {
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		writeField(w, kindKey, k)
-		writeField(w, kindValue, m[k])
+		writeField(h, kindKey, k)
+		writeField(h, kindValue, m[k])
 	}
 }
 
-// writeField writes the kind, the length and the value of one field. The writers
-// are hashes and buffers, which do not fail.
-func writeField[T ~string | ~[]byte](w io.Writer, kind byte, value T) {
+// writeField writes the kind, the length and the value of one field. A hash does not
+// fail.
+func writeField[T ~string | ~[]byte](h hash.Hash, kind byte, value T) {
 	var head [9]byte
 	head[0] = kind
 	binary.BigEndian.PutUint64(head[1:], uint64(len(value)))
-	_, _ = w.Write(head[:])
-	_, _ = w.Write([]byte(value))
+	_, _ = h.Write(head[:])
+	_, _ = h.Write([]byte(value))
 }
 
 func isImmutable(cm *corev1.ConfigMap) bool { return cm.Immutable != nil && *cm.Immutable }

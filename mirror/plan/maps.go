@@ -5,16 +5,6 @@ import (
 	"slices"
 )
 
-// count returns how many of these keys, which differ, m has.
-func count(m map[string]string, keys ...string) (n int) {
-	for _, k := range keys {
-		if _, ok := m[k]; ok {
-			n++
-		}
-	}
-	return n
-}
-
 // only returns the entries of m with these keys; nil if there are none.
 func only(m map[string]string, keys ...string) (out map[string]string) {
 	for _, k := range keys {

@@ -57,10 +57,10 @@ func (r *Rules) Strip(cm *corev1.ConfigMap) {
 // labels, annotations, finalizers or ownerReferences.
 func (r *Rules) hasOthers(cm *corev1.ConfigMap) bool {
 	labels, annotations := copiedKeys(cm.Annotations[CopiedAnnotation], r.label)
-	ourLabels := count(cm.Labels, r.label, ManagedByLabel) + count(cm.Labels, labels...)
-	ours := count(cm.Annotations, ourAnnotations...) + count(cm.Annotations, annotations...)
+	ourLabels := only(cm.Labels, append(labels, r.label, ManagedByLabel)...)
+	ours := only(cm.Annotations, append(annotations, ourAnnotations...)...)
 	return len(cm.Finalizers) > 0 || len(cm.OwnerReferences) > 0 ||
-		len(cm.Labels) > ourLabels || len(cm.Annotations) > ours
+		len(cm.Labels) > len(ourLabels) || len(cm.Annotations) > len(ours)
 }
 
 // HasOthers reports whether have, as the cache holds it, has metadata of other
