@@ -99,7 +99,7 @@ func (r *reporter) countNew(
 		}
 		source := known.owner
 		place := namespace
-		if !n.hasSeen(source) {
+		if !n.status(source).hasSeen() {
 			source = key{}
 			place = namespace + "/" + n.name
 		}
@@ -117,11 +117,6 @@ func (r *reporter) countNew(
 		copies[namespace] = u
 	}
 	return copies
-}
-
-// hasSeen reports whether this process has seen the source, which may be gone.
-func (n *nameRecords) hasSeen(source key) bool {
-	return n.view != nil && n.view.Find(source) != nil || n.status(source).sent.UID() != ""
 }
 
 // beginGraces begins the graces of those copies that have stayed unclaimed since

@@ -123,7 +123,7 @@ func (r *reporter) nextMessage(source key, now time.Time) *message {
 		return nil
 	}
 	s := r.summarize(n, map[key]*sourceStatus{source: status}, now)[source]
-	sent := n.sentAbout(status, s)
+	sent := n.sentAbout(status)
 	next, wait := sent.Next(s.Messages(now), now)
 	if next == nil {
 		if wait > 0 {

@@ -31,7 +31,7 @@ func (d *decider) fanOut(name string) {
 	n.view = first
 	n.comparing = false
 	for _, s := range first.All() {
-		n.status(s.Key).sent.Begin(s.ConfigMap.UID) // until a report forgets it
+		n.status(s.Key).sent.Begin(s.ConfigMap.UID) // has seen it, until a report forgets it
 	}
 	n.reportSoon()
 	if !n.announceBy.IsZero() {

@@ -62,7 +62,7 @@ func (r *reporter) queueIfDue(n *nameRecords, k key, s *report.Summary, now time
 	if s.Source != nil {
 		r.propagated(n, status, s)
 	}
-	next, wait := n.sentAbout(status, s).Next(s.Messages(now), now)
+	next, wait := n.sentAbout(status).Next(s.Messages(now), now)
 	if next != nil {
 		r.due.add(k)
 	} else if s.Source == nil && s.Counts == (plan.Counts{}) {
@@ -86,19 +86,16 @@ func (n *nameRecords) forgetGone(k key, status *sourceStatus, now time.Time) (wa
 
 // sentAbout returns what was sent about a source, or about all sources that this
 // process has never seen.
-func (n *nameRecords) sentAbout(status *sourceStatus, s *report.Summary) *report.Sent {
-	sent := &status.sent
-	uid := sent.UID()
-	switch {
-	case s.Source != nil:
-		uid = s.Source.ConfigMap.UID
-	case uid == "":
-		sent = &n.sentOfUnseen
-		uid = sent.UID()
+func (n *nameRecords) sentAbout(status *sourceStatus) *report.Sent {
+	if status.hasSeen() {
+		return &status.sent
 	}
-	sent.Begin(uid)
-	return sent
+	n.sentOfUnseen.Begin("")
+	return &n.sentOfUnseen
 }
+
+// hasSeen reports whether this process has seen the source, which may be gone.
+func (s *sourceStatus) hasSeen() bool { return s.sent.UID() != "" }
 
 // findExcluded finds out what keeps each source without targets from all
 // namespaces, once after each fan-out. Events about namespaces add to that.
