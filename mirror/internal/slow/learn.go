@@ -38,9 +38,17 @@ type ordinary struct {
 	cuts     int           // since then, of writes where the one before was quick
 	cutsFrom time.Time     // when the first of them was
 
-	// The last stall: a time between two answers in which a call could exceed
-	// its limit.
-	stalledFrom, stalledTo time.Time
+	lastStall stall
+}
+
+// stall is a time in which no call was answered, and in which a call could exceed
+// its limit.
+type stall struct{ from, to time.Time }
+
+// covers reports whether nothing was answered from before one write was found to
+// take too long, until after the next one in its namespace began.
+func (s stall) covers(longAt, nextBegan time.Time) bool {
+	return s.from.Before(longAt) && nextBegan.Before(s.to)
 }
 
 // lastWrite describes the last ordinary write in a namespace. The zero value: none
@@ -59,8 +67,7 @@ func (o *ordinary) limit() time.Duration {
 func (o *ordinary) answer() {
 	now := time.Now()
 	if now.Sub(o.answered) >= o.limit() {
-		o.stalledFrom = o.answered
-		o.stalledTo = now
+		o.lastStall = stall{from: o.answered, to: now}
 	}
 	o.answered = now
 }
@@ -123,12 +130,7 @@ func (q *Queue) tookLong(c *call, took time.Duration) {
 
 // forgives records that an ordinary write took too long, and reports whether
 // that is forgiven: the write before was quick, or it took too long at the same
-// time or in the same stall. In a stall the API server has answered no call
-// since before the write before was found to take too long:
-//
-//	the last answer, or stalledFrom < longAt < now, or stalledTo
-//
-// The mutex is held.
+// time or in the same stall, which may go on. The mutex is held.
 func (q *Queue) forgives(c *call) bool {
 	o := &q.ordinary
 	last := q.lastWrites[c.namespace]
@@ -144,7 +146,7 @@ func (q *Queue) forgives(c *call) bool {
 		}
 		return true
 	}
-	isStalling := o.answered.Before(last.longAt)
-	wasStalling := o.stalledFrom.Before(last.longAt) && c.began.Before(o.stalledTo)
-	return (isStalling || wasStalling) && now.Sub(o.cutsFrom) < longestStall
+	sinceAnswer := stall{from: o.answered, to: now}
+	isSameStall := sinceAnswer.covers(last.longAt, c.began) || o.lastStall.covers(last.longAt, c.began)
+	return isSameStall && now.Sub(o.cutsFrom) < longestStall
 }
