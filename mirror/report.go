@@ -117,11 +117,11 @@ func (r *reporter) findExcluded(n *nameRecords, now time.Time) {
 
 // summarize returns summaries of these sources of a name. A source outside of the
 // view of the last fan-out is gone, or has just come.
-func (r *reporter) summarize(n *nameRecords, sources map[key]*sourceStatus, now time.Time) map[key]*report.Summary {
+func (r *reporter) summarize(
+	n *nameRecords, sources map[key]*sourceStatus, now time.Time) map[key]*report.Summary {
 	all := map[key]*report.Summary{}
 	for k, status := range sources {
 		all[k] = &report.Summary{
-			Key:      k,
 			Rules:    r.rules,
 			Counts:   status.counts,
 			Excluded: status.excluded,
@@ -133,7 +133,7 @@ func (r *reporter) summarize(n *nameRecords, sources map[key]*sourceStatus, now 
 	for namespace, known := range n.byNamespace {
 		owner := all[known.owner]
 		if owner != nil {
-			r.addTo(owner, sources[known.owner].reported, namespace, known, now)
+			r.addTo(owner, sources[known.owner], namespace, known, now)
 		}
 		if known.superseded == "" {
 			continue
@@ -151,8 +151,9 @@ func (r *reporter) summarize(n *nameRecords, sources map[key]*sourceStatus, now 
 }
 
 // addTo adds a target to the summary of a source: its warning, and the time of
-// the deletion of the copy there. An event has reported so many lines.
-func (r *reporter) addTo(s *report.Summary, reported int, namespace string, known *record, now time.Time) {
+// the deletion of the copy there.
+func (r *reporter) addTo(
+	s *report.Summary, status *sourceStatus, namespace string, known *record, now time.Time) {
 	if known.state.IsWarned() {
 		s.Add(known.state, namespace, known.note, known.adoptable)
 	}
@@ -163,7 +164,7 @@ func (r *reporter) addTo(s *report.Summary, reported int, namespace string, know
 	end := u.since.Add(r.grace)
 	ns := r.cache.Namespace(namespace)
 	if end.After(now) && ns != nil && !plan.Terminating(ns) {
-		s.Expire(u.why, namespace, end, u.line <= reported)
+		s.Expire(u.why, namespace, end, u.line <= status.reported)
 	}
 }
 

@@ -33,7 +33,6 @@ type Message struct {
 
 // Summary is the status of one source at all its targets.
 type Summary struct {
-	Key    types.NamespacedName
 	Source *plan.Source // nil: the source is gone, or has just come
 	Rules  *plan.Rules
 	Counts plan.Counts // of targets, by state
