@@ -85,16 +85,23 @@ func (w *writer) create(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 }
 
 // update brings an object in sync. live is the object as it was just read, if it
-// has metadata of other people, which the update keeps.
+// has metadata of other people. The update keeps that, unless it leaves no room for
+// the copy.
 func (w *writer) update(ctx context.Context, c plan.Change, live *corev1.ConfigMap) (
 	*corev1.ConfigMap, error) {
-	if live != nil {
-		return w.updateBesideOthers(ctx, c, live)
+	want := w.rules.Desired(c.Source, c.Key.Namespace, live)
+	if live == nil {
+		want.UID = c.Have.UID
+		want.ResourceVersion = c.Have.ResourceVersion
 	}
-	want := w.rules.Desired(c.Source, c.Key.Namespace, nil)
-	want.UID = c.Have.UID
-	want.ResourceVersion = c.Have.ResourceVersion
-	return w.put(ctx, c, want)
+	stored, err := w.put(ctx, c, want)
+	if live != nil && isTooLarge(err) {
+		// Finalizers and owners stay.
+		live.Labels = nil
+		live.Annotations = nil
+		stored, err = w.put(ctx, c, w.rules.Desired(c.Source, c.Key.Namespace, live))
+	}
+	return stored, err
 }
 
 // readJudged reads the object that c updates, if it has metadata of other people:
@@ -115,20 +122,6 @@ func (w *writer) readJudged(ctx context.Context, c plan.Change) (*corev1.ConfigM
 }
 
 var errChanged = errors.New("the object has changed since it was judged")
-
-// updateBesideOthers updates live, and keeps other people's metadata unless that
-// leaves no room for the copy.
-func (w *writer) updateBesideOthers(ctx context.Context, c plan.Change, live *corev1.ConfigMap) (
-	*corev1.ConfigMap, error) {
-	stored, err := w.put(ctx, c, w.rules.Desired(c.Source, c.Key.Namespace, live))
-	if isTooLarge(err) {
-		// Finalizers and owners stay.
-		live.Labels = nil
-		live.Annotations = nil
-		stored, err = w.put(ctx, c, w.rules.Desired(c.Source, c.Key.Namespace, live))
-	}
-	return stored, err
-}
 
 // isTooLarge reports whether the API server refuses an object for its size: by
 // its own limit of a request, by a limit of validation, or by that of etcd, for
