@@ -134,7 +134,10 @@ func (r *reconciler) finish(x *attempt, res *result) (wait time.Duration) {
 	wait = max(next.wait, res.askAgain)
 	switch {
 	case errors.Is(res.err, slow.ErrCut) && isSameNamespace:
-		r.queueCut(known.namespaceUID, k, res.err)
+		// If the namespace counts as slow now, the target waits for a turn.
+		if !r.queues.slow.Put(known.namespaceUID, k, res.err) {
+			r.queues.copies.AddAfter(k, secondChance)
+		}
 	case next.act && res.askAgain == 0:
 		r.queues.copies.Add(k)
 	case isShownByAnEvent(&next, res):
@@ -143,14 +146,6 @@ func (r *reconciler) finish(x *attempt, res *result) (wait time.Duration) {
 		r.queues.copies.AddAfter(k, wait)
 	}
 	return wait
-}
-
-// queueCut queues a target whose call was cut: for a turn of its namespace if that
-// counts as slow now, otherwise for a second chance.
-func (r *reconciler) queueCut(namespace types.UID, k key, cut error) {
-	if !r.queues.slow.Put(namespace, k, cut) {
-		r.queues.copies.AddAfter(k, secondChance)
-	}
 }
 
 // isShownByAnEvent reports whether only our own write is left to be seen. The
@@ -291,9 +286,17 @@ func (r *reconciler) confirm(ctx context.Context, x *attempt) (res result, confi
 // the cache shows now, and no source has claimed the copy meanwhile. The read may
 // have taken long, and its answer may be older than the cache.
 func (r *reconciler) isStillDue(x *attempt) bool {
-	c := r.changeNow(x.change.Key)
-	return c.Op == plan.OpDelete && versionOf(c.Have) == versionOf(x.change.Have) &&
-		r.isUnclaimed(x)
+	k := x.change.Key
+	c := r.changeNow(k)
+	if c.Op != plan.OpDelete || versionOf(c.Have) != versionOf(x.change.Have) {
+		return false
+	}
+	n := r.records.lock(k.Name)
+	defer n.unlock()
+	before := x.record.unclaimed
+	known := n.byNamespace[k.Namespace]
+	return known != nil && known.unclaimed.uid == before.uid &&
+		known.unclaimed.since.Equal(before.since)
 }
 
 // reads returns how an attempt makes calls that read.
@@ -301,16 +304,6 @@ func (r *reconciler) reads(x *attempt) liveread.Call {
 	return func(ctx context.Context, f func(context.Context) error) error {
 		return r.queues.slow.Read(ctx, x.record.namespaceUID, x.pace, f)
 	}
-}
-
-// isUnclaimed reports whether no source has claimed the copy since the decision.
-func (r *reconciler) isUnclaimed(x *attempt) bool {
-	n := r.records.lock(x.change.Key.Name)
-	defer n.unlock()
-	known := n.byNamespace[x.change.Key.Namespace]
-	before := x.record.unclaimed
-	return known != nil && known.unclaimed.uid == before.uid &&
-		known.unclaimed.since.Equal(before.since)
 }
 
 // actOnLive reads an object that the cache does not show, and makes the change
