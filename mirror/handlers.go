@@ -82,7 +82,8 @@ func (h *handlers) configMapDeleted(d coreinformers.DeletedConfigMap) {
 }
 
 // sourceChanged handles a new state of a source, which ends the grace of each
-// copy that the source claims.
+// copy that the source claims. A source that holds a target, or is frozen, claims
+// its copy there, too.
 func (h *handlers) sourceChanged(cm *corev1.ConfigMap) {
 	defer h.queues.sources.Add(cm.Name)
 	if !h.rules.IsSource(cm) {

@@ -102,6 +102,20 @@ func TestC62Grace(t *testing.T) {
 	})(t)
 }
 
+// TestC62GraceBriefHold: a hold that comes and goes before a fan-out or a reconcile sees it ends a grace, too.
+func TestC62GraceBriefHold(t *testing.T) {
+	staged(func(t *testing.T, s scene) {
+		s.optOut("team-000")
+		time.Sleep(59 * time.Second)
+		s.edit("platform", paused)
+		s.edit("platform", noHold...)
+		time.Sleep(59 * time.Second) // the grace is a minute
+		s.wantCopies(3, "team-0", "value")
+		time.Sleep(3 * time.Second)
+		s.wantCopies(2, "team-0", "value")
+	})(t)
+}
+
 // TestC62HiddenCopy: a copy that lost its label is found by a live read, and its source, which does not select the
 // target any more, holds it. The other source hears of that, also while the API server is away.
 func TestC62HiddenCopy(t *testing.T) {

@@ -28,7 +28,7 @@ func (g *Golden) Row(t testing.TB, text string) {
 	want, _, _ = strings.Cut("\n"+want, "\n"+g.Begin)
 	want = strings.TrimSuffix(title+want, "\n") + "\n"
 	if !found || text != want {
-		t.Errorf("got (go test with -update writes it)\n%s\nwant, by %s\n%s", text, g.File, want)
+		t.Errorf("got (go test -update, in this folder, writes it)\n%s\nwant, by %s\n%s", text, g.File, want)
 	}
 }
 
@@ -37,6 +37,9 @@ func (g *Golden) Row(t testing.TB, text string) {
 func (g *Golden) End(t testing.TB, rows int) {
 	t.Helper()
 	if len(g.texts) < rows {
+		if g.Update {
+			t.Errorf("-update writes all of %s: run all rows with it", g.File)
+		}
 		return
 	}
 	all := strings.Join(g.texts, "")
@@ -45,7 +48,7 @@ func (g *Golden) End(t testing.TB, rows int) {
 			t.Error(err)
 		}
 	} else if !t.Failed() && g.read(t) != all {
-		t.Errorf("%s has texts of no row, or another order (go test with -update writes it)", g.File)
+		t.Errorf("%s has texts of no row, or another order (go test -update, in this folder, writes it)", g.File)
 	}
 }
 
