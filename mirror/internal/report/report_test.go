@@ -399,8 +399,8 @@ func TestRefusedMirrored(t *testing.T) {
 	}
 }
 
-// TestC86SentAtOneInstant: a Mirrored, and at the same instant a warning after it. When the warning is over the Mirrored
-// is due again, or the newest event would be about what is past.
+// TestC86SentAtOneInstant: a Mirrored, and at the same instant a warning after it. When the warning is over the
+// Mirrored is due again, or the newest event would be about what is past.
 func TestC86SentAtOneInstant(t *testing.T) {
 	r := newReporter()
 	sentAfter := func(at targets, want string) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -125,7 +126,7 @@ func listTests(patterns []string, mutated []listed) ([]listed, error) {
 
 // goList runs go list. It prints JSON objects one after the other.
 func goList(args []string) ([]listed, error) {
-	cmd := exec.Command("go", append([]string{"list"}, args...)...)
+	cmd := exec.CommandContext(context.Background(), "go", append([]string{"list"}, args...)...)
 	cmd.Stderr = os.Stderr
 	output, err := cmd.Output()
 	if err != nil {

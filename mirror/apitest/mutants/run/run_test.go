@@ -52,7 +52,8 @@ func TestRun(t *testing.T) {
 	}{
 		{"none is listed", "", "",
 			ofAll + "SURVIVES " + withoutIf + "\nSURVIVES " + twice + "\n" + noReach + notCounted +
-				"\n" + noReach + notCalled + "\n15 killed, 0 of them as a test did not end; 0 survive that are listed, 4 not\n",
+				"\n" + noReach + notCalled +
+				"\n15 killed, 0 of them as a test did not end; 0 survive that are listed, 4 not\n",
 			errSurvivors.Error()},
 		{"all are listed", all, "",
 			ofAll + "15 killed, 0 of them as a test did not end; 4 survive that are listed, 0 not\n", ""},
@@ -60,7 +61,8 @@ func TestRun(t *testing.T) {
 			ofAll + "NOTICED, though the list of survivors has it: " + bound +
 				"\n15 killed, 0 of them as a test did not end; 4 survive that are listed, 0 not\n", ""},
 		{"one is listed whose code was edited", all + reason + edited, "",
-			ofAll + "NO SUCH MUTANT as the list of survivors has: " + edited + "\n15 killed, 0 of them as a test did not end; 4 survive that are listed, 1 not\n",
+			ofAll + "NO SUCH MUTANT as the list of survivors has: " + edited +
+				"\n15 killed, 0 of them as a test did not end; 4 survive that are listed, 1 not\n",
 			errSurvivors.Error()},
 		{"one of another package is listed", all + reason + "mirror/other.go F: 1 is 2", "",
 			ofAll + "15 killed, 0 of them as a test did not end; 4 survive that are listed, 0 not\n", ""},

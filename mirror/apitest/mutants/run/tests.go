@@ -63,7 +63,8 @@ func (c *check) test(p listed, numbers []int) error {
 		return err
 	}
 	overlay := filepath.Join(c.out, "overlay.json")
-	build := exec.Command("go", "test", "-c", "-o", t.program, "-overlay", overlay, p.ImportPath)
+	args := []string{"test", "-c", "-o", t.program, "-overlay", overlay, p.ImportPath}
+	build := exec.CommandContext(context.Background(), "go", args...)
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, output)
 	}
