@@ -4,6 +4,7 @@ package mirror
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing/synctest"
 	"time"
@@ -32,9 +33,43 @@ func (s scene) isSafe() {
 			s.t.Errorf("got an event without what it is about: %.300q", e.Note)
 		}
 	}
+	for _, k := range s.readWithoutReason() {
+		s.t.Errorf("got a read of %v, want it for a deletion, or for what is in the way, or beside others' metadata", k)
+	}
 	for _, line := range s.linesTwice() {
 		s.t.Errorf("got a line twice within a second: %.300s", line)
 	}
+}
+
+// readWithoutReason returns the ConfigMaps that were read although no copy of them was ever there, and nothing else than
+// a plain copy of ours was ever in their place, or was refused there.
+func (s scene) readWithoutReason() []key {
+	reasons := map[key]bool{}
+	rules := s.controller.rules
+	add := func(cm *corev1.ConfigMap) {
+		source, isOurs := rules.SourceOf(cm)
+		reasons[source] = true
+		stripped := cm.DeepCopy()
+		rules.Strip(stripped)
+		isPlain := isOurs && rules.Visible(cm) && cm.DeletionTimestamp == nil && !plan.HasOthers(stripped)
+		reasons[plan.KeyOf(cm)] = reasons[plan.KeyOf(cm)] || !isPlain
+	}
+	read := s.Read()
+	if len(read) == 0 {
+		return nil
+	}
+	for _, c := range s.ConfigMaps.Changes() {
+		if c.Old != nil {
+			add(*c.Old)
+		}
+		if c.New != nil {
+			add(*c.New)
+		}
+	}
+	for _, cm := range s.ConfigMaps.All() {
+		add(cm)
+	}
+	return slices.DeleteFunc(read, func(k key) bool { return reasons[k] })
 }
 
 // linesTwice returns the lines of the log that came twice within a second.

@@ -85,6 +85,7 @@ func (c client[T]) do(ctx context.Context, verb, name string, send func(Call) (T
 		return send(this)
 	}
 	s.called(this)
+	defer func() { s.note(this, Key{Namespace: c.namespace, Name: name}, err) }()
 	if this.IsWrite() {
 		defer s.write(writeOf{c.process, Key{Namespace: c.namespace, Name: name}})()
 	}

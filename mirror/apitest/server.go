@@ -69,11 +69,13 @@ type Server struct {
 	inFlight map[writeOf]bool
 	started  atomic.Int32 // processes
 	unsafe   []string     // requests that could do harm
+	read     map[Key]bool // ConfigMaps that were read; true: a write there had failed before
+	failed   map[Key]bool // where a write has failed
 }
 
 // NewServer returns an API server that holds these ConfigMaps and namespaces.
 func NewServer(objects ...runtime.Object) *Server {
-	s := &Server{calls: map[Call]int{}, inFlight: map[writeOf]bool{}}
+	s := &Server{calls: map[Call]int{}, inFlight: map[writeOf]bool{}, read: map[Key]bool{}, failed: map[Key]bool{}}
 	s.hooks.Store(&Hooks{})
 	s.Interface = clientset{core: core{server: s}}
 	clock := &atomic.Int64{}
@@ -227,6 +229,32 @@ func (s *Server) Unsafe() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.unsafe
+}
+
+// Read returns the ConfigMaps that were read where no write had failed before.
+func (s *Server) Read() (all []Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, hadFailed := range s.read {
+		if !hadFailed {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// note remembers a read, or a write that has failed.
+func (s *Server) note(c Call, k Key, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case c.Resource != "configmaps":
+	case c.Verb == "get":
+		before, isKnown := s.read[k]
+		s.read[k] = s.failed[k] && (before || !isKnown)
+	case c.IsWrite() && err != nil:
+		s.failed[k] = true
+	}
 }
 
 func (s *Server) isUnsafe(format string, args ...any) {
