@@ -140,7 +140,7 @@ func called(call *ast.CallExpr) string {
 // isLock reports whether a call is about a mutex: the race detector and deadlocks
 // judge those.
 func isLock(call *ast.CallExpr) bool {
-	return slices.Contains([]string{"Lock", "Unlock", "RLock", "RUnlock"}, called(call))
+	return slices.Contains([]string{"lock", "unlock", "rlock", "runlock"}, strings.ToLower(called(call)))
 }
 
 // values mutates conditions, and constants that are numbers.
