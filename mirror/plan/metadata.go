@@ -116,7 +116,7 @@ func copiedList(labels, annotations map[string]string) string {
 	return strings.Join(items, ",")
 }
 
-// copiedKeys parses the value of a copied annotation, and returns each key once.
+// copiedKeys parses the value of a copied annotation, which may name a key twice.
 // It skips malformed items and keys that are never copied: an edit of the
 // annotation must not make the controller remove those.
 func copiedKeys(list, label string) (labels, annotations []string) {
@@ -130,7 +130,5 @@ func copiedKeys(list, label string) (labels, annotations []string) {
 			annotations = append(annotations, key)
 		}
 	}
-	slices.Sort(labels)
-	slices.Sort(annotations)
-	return slices.Compact(labels), slices.Compact(annotations)
+	return labels, annotations
 }

@@ -55,4 +55,7 @@ func TestStates(t *testing.T) {
 			}
 		})
 	}
+	if len(Counted) != int(States)-1 {
+		t.Errorf("got %v counted, want each state once", Counted)
+	}
 }
