@@ -41,8 +41,8 @@ func (s scene) isSafe() {
 	}
 }
 
-// readWithoutReason returns the ConfigMaps that were read although no copy of them was ever there, and nothing else than
-// a plain copy of ours was ever in their place, or was refused there.
+// readWithoutReason returns the ConfigMaps that were read although no copy of them was ever there, and nothing else
+// than a plain copy of ours was ever in their place, or was refused there.
 func (s scene) readWithoutReason() []key {
 	reasons := map[key]bool{}
 	rules := s.controller.rules

@@ -25,7 +25,9 @@ func (s scene) wantEvents(what string, want ...string) {
 	synctest.Wait()
 	s.diary.mu.Lock()
 	defer s.diary.mu.Unlock()
-	slices.SortStableFunc(s.events, func(a, b Event) int { return strings.Compare(a.Regarding.String(), b.Regarding.String()) })
+	slices.SortStableFunc(s.events, func(a, b Event) int {
+		return strings.Compare(a.Regarding.String(), b.Regarding.String())
+	})
 	var reasons []string
 	for _, e := range s.events {
 		reasons = append(reasons, e.Reason)

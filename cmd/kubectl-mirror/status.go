@@ -33,12 +33,12 @@ const statusTable = `
   NotKnown      the controller has not reported                       goes on     2 at its timeout
 `
 
-const statusHelp = `Show what the controller has reported about the present version of each source of a namespace: the number
-of its targets by state, and the warnings that can still hold. With SOURCE, a name or NAMESPACE/NAME, show the text of
-the warnings. With --problems show only what is wrong, one warning a line.
+const statusHelp = `Show what the controller has reported about the present version of each source of a namespace:
+the number of its targets by state, and the warnings that can still hold. With SOURCE, a name or NAMESPACE/NAME, show
+the text of the warnings. With --problems show only what is wrong, one warning a line.
 ` + statusTable + `
-Reports are events. They do not show which namespaces or flags have changed since, and a user who may write events in the
-namespace of a source can forge them. kubectl mirror plan SOURCE reads the cluster instead, and lists single targets.
+Reports are events. They do not show which namespaces or flags have changed since, and a user who may write events in
+the namespace of a source can forge them. kubectl mirror plan SOURCE reads the cluster instead, and lists single targets.
 
 Exit codes: 0 all are InSync, or nothing is wrong; 1 not so; 2 not known.`
 

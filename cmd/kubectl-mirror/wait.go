@@ -21,9 +21,9 @@ import (
 const waitHelp = `Wait until every target of some sources holds what its source holds now, or is held by its source.
 SOURCE is a name or NAMESPACE/NAME.
 ` + statusTable + `
-The exit code is the highest of all sources. Copies that expire are no targets: wait does not wait for them. While the API
-server restarts or refuses answers, wait goes on until its timeout, and prints each error once. It does not end with 0
-while no controller renews its Lease, if you may see that.`
+The exit code is the highest of all sources. Copies that expire are no targets: wait does not wait for them. While the
+API server restarts or refuses answers, wait goes on until its timeout, and prints each error once. It does not end
+with 0 while no controller renews its Lease, if you may see that.`
 
 func newWait(c *cli) *cobra.Command {
 	cmd := &cobra.Command{

@@ -76,8 +76,8 @@ type waitFault struct {
 }
 
 // TestC88WaitGoesOn has one fault after another while the command waits, and again when it begins: what a balancer
-// answers, refusals for a moment, and an API server that starts again. Each is printed once, however often it comes, and
-// the answer is that of the end.
+// answers, refusals for a moment, and an API server that starts again. Each is printed once, however often it comes,
+// and the answer is that of the end.
 func TestC88WaitGoesOn(t *testing.T) {
 	html := func(code int) func(*testing.T, *api) {
 		return func(_ *testing.T, a *api) { a.with(func() { a.fault = code }) }
