@@ -38,7 +38,8 @@ the number of its targets by state, and the warnings that can still hold. With S
 the text of the warnings. With --problems show only what is wrong, one warning a line.
 ` + statusTable + `
 Reports are events. They do not show which namespaces or flags have changed since, and a user who may write events in
-the namespace of a source can forge them. kubectl mirror plan SOURCE reads the cluster instead, and lists single targets.
+the namespace of a source can forge them. kubectl mirror plan SOURCE reads the cluster instead, and lists single
+targets.
 
 Exit codes: 0 all are InSync, or nothing is wrong; 1 not so; 2 not known.`
 

@@ -157,7 +157,8 @@ func TestTextsSayWhatToDo(t *testing.T) {
 			"the source is deleted, or has lost its label mirror=true. To keep them, create the source again, or label it " +
 			"again before then. 6 copies in 6 namespaces (team-0, team-1, team-2, team-3, team-4 and 1 more) will be deleted " +
 			"from 1970-01-01 06:23:20 UTC on, the last from 1970-01-01 11:23:20 UTC on: --exclude-namespace names the " +
-			"namespace. To keep them, start the controller with other flags before then. 1 copy in namespace team-z will be deleted from 1970-01-01 03:23:20 UTC on: the " +
+			"namespace. To keep them, start the controller with other flags before then. 1 copy in namespace team-z will " +
+			"be deleted from 1970-01-01 03:23:20 UTC on: the " +
 			`source's annotation namespace-prefix="x" rules the namespace out. To keep it, ` +
 			"correct the annotation namespace-prefix before then.",
 	} {
