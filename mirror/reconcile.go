@@ -265,21 +265,18 @@ func (r *reconciler) confirm(ctx context.Context, x *attempt) (res result, confi
 	if namespace != "" {
 		ns = live.Namespace
 	}
-	res = result{change: c, outcome: outcome.Conflict}
 	switch {
 	case err != nil:
 		return resultOf(c, err), false
 	case wait > 0:
-		res.outcome = outcome.Delayed
-		res.askAgain = wait
-		return res, false
+		return result{change: c, outcome: outcome.Delayed, askAgain: wait}, false
 	case ns == nil || plan.Terminating(ns) || !r.rules.StillUnwanted(c, x.view, live.Source, ns):
 		// The watch will show why. The grace begins anew.
-		res.outcome = outcome.Claimed
-		res.claimedAt = live.Began
-		return res, false
+		return result{change: c, outcome: outcome.Claimed, claimedAt: live.Began}, false
+	case !r.isStillDue(x):
+		return result{change: c, outcome: outcome.Conflict}, false
 	}
-	return res, r.isStillDue(x)
+	return result{}, true
 }
 
 // isStillDue reports whether a deletion that was decided is still due by what
