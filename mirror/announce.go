@@ -116,6 +116,7 @@ func (r *reporter) countNew(
 		line.isIncomplete = line.isIncomplete || isIncomplete
 		copies[namespace] = u
 	}
+	n.announcing = len(copies) > 0
 	return copies
 }
 
@@ -123,6 +124,7 @@ func (r *reporter) countNew(
 // a line counted them.
 func (r *reporter) beginGraces(n *nameRecords, counted map[string]unclaimed) {
 	now := time.Now()
+	n.announcing = false
 	n.lines++
 	for namespace, u := range counted {
 		known := n.byNamespace[namespace]

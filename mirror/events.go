@@ -118,7 +118,7 @@ func (r *reporter) nextMessage(source key, now time.Time) *message {
 	if status == nil {
 		return nil
 	}
-	if r.isIncomplete(n) {
+	if r.isEarly(n) {
 		n.reportIn(reportDelay)
 		return nil
 	}

@@ -38,7 +38,7 @@ func (r *reporter) report(ctx context.Context, name string) {
 	defer n.unlock()
 	n.reportAt = time.Time{}
 	n.reportGap = 0
-	if r.isIncomplete(n) {
+	if r.isEarly(n) {
 		n.reportIn(reportDelay)
 		return
 	}
@@ -47,6 +47,12 @@ func (r *reporter) report(ctx context.Context, name string) {
 		r.queueIfDue(n, k, s, now)
 	}
 	n.reportGap = min(max(reportDelay, reportPause*time.Since(now)), report.Spacing)
+}
+
+// isEarly reports whether it is too early for a message about a source of the name:
+// it would count a part of the targets, or come before a line about deletions.
+func (r *reporter) isEarly(n *nameRecords) bool {
+	return r.isIncomplete(n) || !n.announceBy.IsZero() || n.announcing
 }
 
 // isIncomplete reports whether the records of a name show a part of its targets: a
