@@ -84,6 +84,24 @@ func TestC41CacheIsBehind(t *testing.T) {
 	})(t)
 }
 
+// TestC41CopyThatTheCacheLacks: a create finds a copy of a frozen source, which ranks first and claims its copy. The
+// watch does not show that copy: the create is tried again as after any conflict, and not in a loop.
+func TestC41CopyThatTheCacheLacks(t *testing.T) {
+	first := source(prefixes("none-"))
+	inScene(append(teams(1, "team-"), plantest.Namespace("base"), first), func(t *testing.T, s scene) {
+		s.slowDown(2 * time.Millisecond)
+		s.Stall("team-000")
+		s.edit("platform", plantest.Annotation(plan.PausedAnnotation, "yes"))
+		s.write(copyOf(first, "team-000"))
+		s.write(sourceIn("base"))
+		time.Sleep(time.Minute)
+		if n := s.CountAll("team-000", "create"); n < 2 || n > 20 {
+			t.Errorf("got %d creates within a minute, want some, ever more slowly", n)
+		}
+		s.Relist()
+	})(t)
+}
+
 // TestC41OldCacheDeletesNothing: the source of a copy is back before the deletion of the copy, and the watch does not
 // show that.
 func TestC41OldCacheDeletesNothing(t *testing.T) {

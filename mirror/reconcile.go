@@ -318,7 +318,9 @@ func (r *reconciler) actOnLive(ctx, writes context.Context, x *attempt) (res res
 	target.Have = have
 	view := r.cache.View(k.Name)
 	c := r.rules.Decide(view, target)
-	res = result{change: c, outcome: outcome.Conflict} // the watch will show it
+	// The watch will show it. The try was about x.change: a result about c would
+	// have the target tried again at once, until the watch shows it.
+	res = result{change: x.change, outcome: outcome.Conflict}
 	switch {
 	case c.Op == plan.OpUpdate, c.Op == plan.OpRecreate:
 		return r.write(ctx, writes, x, c), true
@@ -333,7 +335,8 @@ func (r *reconciler) actOnLive(ctx, writes context.Context, x *attempt) (res res
 	case c.Op == plan.OpNone && !r.rules.Visible(have):
 		// A source holds this copy, which has lost its label. There is no event
 		// at the end of that.
-		res = result{change: x.change, outcome: outcome.Foreign, note: r.rules.Reason(view, c)}
+		res.outcome = outcome.Foreign
+		res.note = r.rules.Reason(view, c)
 	}
 	return res, true
 }
