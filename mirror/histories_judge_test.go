@@ -712,7 +712,7 @@ func (o *oracle) reasons(s *corev1.ConfigMap) map[string]bool {
 	reserved := slices.Contains(plan.ReservedNames, s.Name)
 	all := map[string]bool{
 		plan.ReasonReservedName:      allowed && reserved,
-		plan.ReasonInvalidAnnotation: allowed && frozen,
+		plan.ReasonInvalidAnnotation: allowed && frozen && !reserved,
 		plan.ReasonForeign:           of["foreign"] > 0,
 		plan.ReasonSuperseded:        of["superseded"] > 0,
 		plan.ReasonOutOfScope:        of["out_of_scope"] > 0,

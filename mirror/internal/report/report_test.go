@@ -220,6 +220,8 @@ func TestMessagesAboutASource(t *testing.T) {
 		},
 		"a reserved name": {{with(source(), true, false), targets{synced: {"a"}},
 			[]string{"Warning ReservedName: Version 7 is not mirrored|settings"}}},
+		"a reserved name, and a wrong annotation": {{with(source(malformed), true, false), targets{},
+			[]string{"Warning ReservedName: Version 7 is not mirrored|settings"}}},
 		"the source goes and comes back": {
 			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
 			{nil, targets{foreign: {"a"}}, nil},

@@ -187,9 +187,10 @@ func reservedText(s *Summary) string {
 		s.Source.ConfigMap.ResourceVersion, s.Source.Key.Name)
 }
 
-// frozenText has the cause before the value, which may be long.
+// frozenText has the cause before the value, which may be long. A source with a
+// reserved name is not mirrored in any case.
 func frozenText(s *Summary) string {
-	if s.Source.Frozen == nil || s.Source.OutOfScope {
+	if s.Source.Frozen == nil || s.Source.OutOfScope || s.Source.Reserved {
 		return ""
 	}
 	cause := strings.ReplaceAll(s.Source.Frozen.Error(), "\n", "; ")
