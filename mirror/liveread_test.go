@@ -188,7 +188,7 @@ func TestC53RollingExpiry(t *testing.T) {
 		if most := int((2*takes + 3*time.Second) / every); late > most {
 			t.Errorf("got %d copies late, want at most %d", late, most)
 		}
-		s.within(2*takes+2*time.Second, "end", func() bool { return s.countCopies("team-", "value") == 0 })
+		s.within(2*takes+3*time.Second, "end", func() bool { return s.countCopies("team-", "value") == 0 })
 	})(t)
 }
 
