@@ -150,13 +150,13 @@ func (k *checker) checkController(ctx context.Context) finding {
 		keyOf(d), status.ReadyReplicas, wanted, containerOf(d).Image)
 	writes := true
 	if k.settings.leaderElect {
-		leader, _, err := k.settings.lease(ctx, k.Client)
+		lease, err := k.settings.lease(ctx, k.Client)
 		if err != nil {
 			return unknown(err)
 		}
-		writes = leader != ""
+		writes = lease.pod != ""
 		text += fmt.Sprintf("; Lease %s/%s: %s",
-			k.settings.leaseNamespace, k.settings.leaseName, cmp.Or(leader, "nobody holds it"))
+			k.settings.leaseNamespace, k.settings.leaseName, cmp.Or(lease.pod, "nobody holds it"))
 	}
 
 	kubectl := ": kubectl -n " + d.Namespace

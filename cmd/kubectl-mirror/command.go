@@ -167,6 +167,9 @@ type session struct {
 	// forbidden is the refusal to a user who may not see the settings of the
 	// controller; nil for others.
 	forbidden error
+	// stalled is a line that no controller renews the Lease; empty if one does,
+	// or if that is not known.
+	stalled string
 }
 
 // begin begins the session, once. A user who may not see the settings of the
@@ -187,8 +190,13 @@ func (s *session) begin(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	s.Reader = &snapshot.Reader{Client: client, Rules: plan.NewRules(&s.settings.Options.Options)}
-	s.say(s.settings.stalled(ctx, client))
+	s.stalled, _ = s.settings.stalled(ctx, client)
+	s.say(s.stalled)
+	s.Reader = &snapshot.Reader{
+		Client:        client,
+		Rules:         plan.NewRules(&s.settings.Options.Options),
+		NothingIsPast: s.stalled != "",
+	}
 	return nil
 }
 

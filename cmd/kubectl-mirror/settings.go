@@ -65,48 +65,64 @@ func (s *settings) runs(ctx context.Context, client kubernetes.Interface) (bool,
 	if ready || !s.leaderElect {
 		return ready, nil
 	}
-	holder, _, err := s.lease(ctx, client)
-	return holder != "", err
+	lease, err := s.lease(ctx, client)
+	return err == nil && lease.pod != "", err
 }
 
-// stalled returns a line that no controller renews the Lease; empty if one
-// does, if there is none to be renewed, or if the user may not see it.
-func (s *settings) stalled(ctx context.Context, client kubernetes.Interface) string {
+// stalled returns a line that no controller renews the Lease, or that this
+// cannot be seen now; empty if one does, if there is no Lease to be renewed, or
+// if the user may not see it. led is when the leader took over, if one does.
+func (s *settings) stalled(
+	ctx context.Context, client kubernetes.Interface,
+) (line string, led time.Time) {
 	if s.deployment == nil || !s.leaderElect {
-		return ""
+		return "", led
 	}
-	_, age, err := s.lease(ctx, client)
-	if err != nil || age < time.Minute {
-		return ""
+	lease, err := s.lease(ctx, client)
+	name := s.leaseNamespace + "/" + s.leaseName
+	switch {
+	case apierrors.IsForbidden(err):
+		return "", led
+	case err != nil:
+		return "Cannot see whether a controller renews Lease " + name + ": " + brief(err), led
+	case lease.age < time.Minute:
+		return "", lease.acquired
 	}
-	return fmt.Sprintf("No controller has renewed Lease %s/%s for a minute: "+
-		"what was reported before may not hold any more.", s.leaseNamespace, s.leaseName)
+	return "No controller has renewed Lease " + name + " for a minute: " +
+		"what was reported before may not hold any more.", led
+}
+
+// lease is what a Lease shows.
+type lease struct {
+	pod      string // that renews the Lease; empty if there is none
+	age      time.Duration
+	acquired time.Time // by the clock of the holder; zero: not known
 }
 
 // lease returns the Pod that holds the Lease and renews it, and the age of the
-// last renewal. The Pod is empty if there is none. Without a Lease the age is
-// centuries. Whether the Lease has expired is a matter of the API server's
-// clock: that of the user may be wrong. The answer to a review has the time.
-func (s *settings) lease(
-	ctx context.Context, client kubernetes.Interface,
-) (pod string, age time.Duration, err error) {
-	lease, err := client.CoordinationV1().Leases(s.leaseNamespace).
+// last renewal. Without a Lease the age is centuries. Whether the Lease has
+// expired is a matter of the API server's clock: that of the user may be wrong.
+// The answer to a review has the time.
+func (s *settings) lease(ctx context.Context, client kubernetes.Interface) (*lease, error) {
+	read, err := client.CoordinationV1().Leases(s.leaseNamespace).
 		Get(ctx, s.leaseName, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return "", 0, err
+		return nil, err
 	}
 	review, err := client.AuthenticationV1().SelfSubjectReviews().
 		Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return "", 0, err
+		return nil, err
 	}
-	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
-	age = review.CreationTimestamp.Sub(record.RenewTime.Time)
-	if age > time.Duration(record.LeaseDurationSeconds)*time.Second {
-		return "", age, nil
+	record := resourcelock.LeaseSpecToLeaderElectionRecord(&read.Spec)
+	l := &lease{
+		age:      review.CreationTimestamp.Sub(record.RenewTime.Time),
+		acquired: record.AcquireTime.Time,
 	}
-	pod, _, _ = strings.Cut(record.HolderIdentity, "_") // its name and a random number
-	return pod, age, nil
+	if l.age <= time.Duration(record.LeaseDurationSeconds)*time.Second {
+		l.pod, _, _ = strings.Cut(record.HolderIdentity, "_") // its name and a random number
+	}
+	return l, nil
 }
 
 // settingsFlags are the flags by which a user chooses the settings:

@@ -78,6 +78,9 @@ func newStatus(c *cli) *cobra.Command {
 		if *problems {
 			sources = slices.DeleteFunc(sources, isWell)
 			s.print(&troubles{statuses{Sources: sources}})
+			if s.stalled != "" && len(sources) == 0 {
+				return exitNo // no controller would report a problem
+			}
 			return exitOf(sources, isWell)
 		}
 		s.print(&statuses{sources, hasNames})

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -234,6 +236,70 @@ func TestStatusOfMany(t *testing.T) {
 		})
 	}
 	file.End(t, len(rows))
+}
+
+// TestWaitAfterATakeover: the report is that of a former leader, perhaps with other flags. The command waits for one of
+// the present leader.
+func TestWaitAfterATakeover(t *testing.T) {
+	installed := installation(0)
+	acquired := metav1.NowMicro()
+	installed[1].(*coordinationv1.Lease).Spec.AcquireTime = &acquired
+	source := append(settingsSource(), events("platform", "settings", "Mirrored version=7 synced=12")...)
+	a := newAPI(t, append(installed, source...)...)
+	const line = "A controller has just taken over, and has not reported yet\n"
+	if code, _, told := a.wait(t, "platform/settings"); code != exitNo || !strings.HasPrefix(told, line) {
+		t.Errorf("got %v and %q, want 1 and %q", code, told, line)
+	}
+}
+
+// TestNothingIsPastWithoutController: no controller runs, so copies are there still although their time has come.
+func TestNothingIsPastWithoutController(t *testing.T) {
+	gone := events("platform", "settings", "Expiring expiring=2 from="+past+" until="+past)
+	for title, tc := range map[string]struct {
+		ago       time.Duration
+		code      exitCode
+		has, line string
+	}{
+		"a leader":  {0, exitYes, "No problems found.", ""},
+		"no leader": {2 * time.Minute, exitNo, "Expiring", "No controller has renewed"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			a := newAPI(t, append(installation(tc.ago), gone...)...)
+			code, stdout, stderr := a.run(t, "status -A --problems")
+			if code != tc.code || !strings.Contains(stdout, tc.has) || !strings.HasPrefix(stderr, tc.line) {
+				t.Errorf("got %v, %q and %q, want %v, %q and %q", code, stdout, stderr, tc.code, tc.has, tc.line)
+			}
+		})
+	}
+	t.Run("no leader, and no source", func(t *testing.T) {
+		a := newAPI(t, installation(2*time.Minute)...)
+		if code, _, _ := a.run(t, "status -A --problems"); code != exitNo {
+			t.Errorf("got %v, want 1: no controller would report a problem", code)
+		}
+	})
+}
+
+// TestWaitAsksForTheSettingsAgain: an API server that starts refuses the Deployments for a moment. The command would
+// know nothing of the Lease, which nobody renews.
+func TestWaitAsksForTheSettingsAgain(t *testing.T) {
+	source := append(settingsSource(), events("platform", "settings", "Mirrored version=7 synced=12")...)
+	a := newAPI(t, append(installation(2*time.Minute), source...)...)
+	a.refused = []string{"deployments"}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	a.with(func() {
+		a.onList = func() {
+			a.refused = nil
+			if a.listed == 4 {
+				cancel()
+			}
+		}
+	})
+	var stdout, stderr bytes.Buffer
+	code := a.start(ctx, "wait platform/settings", &stdout, &stderr)
+	if code != exitNo || !strings.Contains(stderr.String(), "No controller has renewed Lease") {
+		t.Errorf("got %v, %q and %q, want 1 and a line about the Lease", code, stdout.String(), stderr.String())
+	}
 }
 
 // TestStatusWithoutController has a Lease that nobody renews, and none at all: whoever may see that is told first, and

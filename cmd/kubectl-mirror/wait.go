@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,6 +55,8 @@ type waiting struct {
 
 	last []*snapshot.Source // as they were read last; nil before the first time
 	code exitCode           // that of last
+	// asked is set when the settings were asked for a second time.
+	asked bool
 }
 
 // run reads the sources again and again, until the answer stands or the time is
@@ -114,13 +117,35 @@ func (w *waiting) isEnd(ctx context.Context, sources []*snapshot.Source) bool {
 	if w.code != exitYes {
 		return isEnd
 	}
-	// All is in sync by the reports. If nobody reports, that may have changed.
-	stalled := w.settings.stalled(ctx, w.Client)
-	if stalled != "" {
-		w.code = exitNo
-		w.say(stalled)
+	// All is in sync by the reports. If nobody reports, that may have changed, and
+	// so it may if the report is that of a former leader, perhaps with other flags:
+	// the new one reports anew.
+	line, led := w.settings.stalled(ctx, w.Client)
+	isOld := func(s *snapshot.Source) bool {
+		return s.Reported.Time.Before(led.Truncate(time.Second)) // events have whole seconds
 	}
-	return stalled == ""
+	if line == "" && slices.ContainsFunc(sources, isOld) {
+		line = "A controller has just taken over, and has not reported yet"
+	}
+	if line != "" {
+		w.code = exitNo
+		w.say(line)
+		return false
+	}
+	return !w.asksAgain()
+}
+
+// asksAgain reports whether the settings of the controller are to be asked for
+// once more: an API server that starts refuses what it permits later, and
+// without the settings nothing is known of the Lease.
+func (w *waiting) asksAgain() bool {
+	if w.forbidden == nil || w.asked {
+		return false
+	}
+	w.asked = true
+	w.Reader = nil
+	w.forbidden = nil
+	return true
 }
 
 // timedOut prints the sources as they were read last.

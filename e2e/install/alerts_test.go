@@ -21,7 +21,7 @@ import (
 // TestAlertsNameTheSource runs the commands of each alert about one of several
 // installations, as they stand there, where sources are in all these states: each
 // answer names the source. What the plug-in shows as a problem holds. The API
-// server takes the FlowSchema that the alerts lead to.
+// server takes the FlowSchema that the alerts lead to. Case C89.
 func TestAlertsNameTheSource(t *testing.T) {
 	t.Parallel()
 	w := startWithProblems(t)
@@ -66,7 +66,7 @@ func TestAlertsNameTheSource(t *testing.T) {
 var isOver = regexp.MustCompile(`-no-more +(Foreign|Expiring)`)
 
 // TestAlertOfNoInstallation runs the commands of the alert that Prometheus scrapes no installation, where several are
-// installed: the answers name each, and how to choose it.
+// installed: the answers name each, and how to choose it. Case C89.
 func TestAlertOfNoInstallation(t *testing.T) {
 	t.Parallel()
 	w := &charted{plugin.NewInstalled(t, "unscraped"), newHelm(t)}

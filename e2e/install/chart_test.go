@@ -125,7 +125,7 @@ func withPlugin(commands string) string {
 }
 
 // TestDocsRemoveOneOfSeveral removes, by the commands of the manual, one of two installations that mirror one source.
-// Its copy, which was protected, is deleted, and the other's is not touched.
+// Its copy, which was protected, is deleted, and the other's is not touched. Case C89.
 func TestDocsRemoveOneOfSeveral(t *testing.T) {
 	t.Parallel()
 	w := &charted{plugin.NewInstalled(t, "blue", "green", "blue"), newHelm(t)}

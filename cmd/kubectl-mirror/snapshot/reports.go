@@ -107,11 +107,11 @@ func (r *reports) counts(e *corev1.Event) bool {
 	return e == r.decisive || r.decisive != nil && count(r.decisive, stateOf[e.Reason]) > 0
 }
 
-// isPast reports whether the last copy is deleted that an event announces to be
-// deleted.
-func isPast(e *corev1.Event) bool {
+// isPast reports whether the time of the last deletion is over that an event
+// announces.
+func (r *Reader) isPast(e *corev1.Event) bool {
 	until, err := time.Parse(time.RFC3339, e.Annotations[plan.EventUntil])
-	return err == nil && until.Before(time.Now())
+	return err == nil && until.Before(time.Now()) && !r.NothingIsPast
 }
 
 // Sources returns how the sources stand that a key names, by what controllers
@@ -143,8 +143,8 @@ func (r *Reader) Sources(ctx context.Context, key types.NamespacedName) (all []*
 		listOptions(isSource, key.Name), add)
 	for source, about := range reported { // those that are left are gone
 		e := about.newest[plan.ReasonExpiring]
-		if e != nil && !about.isOver(e) && (key.Name != "" || !isPast(e)) {
-			all = append(all, goneSource(source, e))
+		if e != nil && !about.isOver(e) && (key.Name != "" || !r.isPast(e)) {
+			all = append(all, r.goneSource(source, e))
 		}
 	}
 	slices.SortFunc(all, func(a, b *Source) int { return compareKeys(a.Key(), b.Key()) })
@@ -171,7 +171,7 @@ func (r *Reader) sourceOf(key types.NamespacedName, version string, about *repor
 		e := about.newest[reason]
 		isSettled = isSettled && !about.isNews(e)
 		isOfOtherVersion := versionOf(e) != "" && (e != about.decisive || versionOf(e) != version)
-		isOver := isOfOtherVersion || about.isOver(e) || isPast(e)
+		isOver := isOfOtherVersion || about.isOver(e) || r.isPast(e)
 		if !isOver && reason != plan.ReasonMirrored { // the status has its numbers
 			s.add(e)
 		}
@@ -196,10 +196,10 @@ func (r *Reader) sourceOf(key types.NamespacedName, version string, about *repor
 }
 
 // goneSource returns how a source stands that is gone, by an Expiring.
-func goneSource(key types.NamespacedName, e *corev1.Event) *Source {
+func (r *Reader) goneSource(key types.NamespacedName, e *corev1.Event) *Source {
 	s := newSource(key)
 	s.Status = Gone
-	if isPast(e) {
+	if r.isPast(e) {
 		s.Note = "it is no source any more: its copies have been deleted since"
 		return s
 	}

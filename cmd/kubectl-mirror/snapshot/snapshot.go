@@ -30,6 +30,9 @@ import (
 type Reader struct {
 	Client kubernetes.Interface
 	Rules  *plan.Rules // of the controller
+	// NothingIsPast is set if no controller runs: copies whose time has come may
+	// be there still.
+	NothingIsPast bool
 }
 
 // Snapshot is what a cluster holds, and the decision about each target.
