@@ -117,11 +117,13 @@ func TestC90CheckOfMutatingPolicies(t *testing.T) {
 		"NAMESPACE", w.NS("a"))
 	for _, tc := range []struct{ name, path, value, event, check string }{
 		{"data", "/data/more", "'x'", "an admission webhook or policy alters the copy: data",
-			"probe/copy  to do  admission alters copies in namespace team-a: data: have the mutating policy or webhook leave out "},
+			"probe/copy  to do  admission alters copies in namespace team-a: data: " +
+				"have the mutating policy or webhook leave out "},
 		{"finalizers", "/metadata/finalizers", "['example.com/keep']", "which a mutating admission policy or webhook adds",
 			"webhook adds: have the mutating policy or webhook leave out ConfigMaps with the label mirror=copy"},
 	} {
-		policies.Sh(w.World, strings.NewReplacer("NAMESPACE", w.NS("a"), "PATH", tc.path, "VALUE", tc.value).Replace(alterAll))
+		names := strings.NewReplacer("NAMESPACE", w.NS("a"), "PATH", tc.path, "VALUE", tc.value)
+		policies.Sh(w.World, names.Replace(alterAll))
 		admin.until(1, "check", tc.check, "settings  ok")
 		w.CreateSource(w.Home, tc.name)
 		w.WaitEvent(w.Home, tc.name, plan.ReasonWriteFailed, tc.event)

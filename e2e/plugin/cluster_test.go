@@ -94,7 +94,8 @@ func TestKubectlStatus(t *testing.T) {
 	viewer := newViewer(w)
 	viewer.says(2, "wait platform/frozen --timeout=3s", "platform/frozen: NotKnown\nno controller of instance ",
 		"platform/frozen: NotKnown\nTimed out after ")
-	viewer.says(1, "plan platform/frozen", "create  team-a/frozen  platform/frozen  there is no copy yet", "\nIn all: create 3.")
+	viewer.says(1, "plan platform/frozen", "create  team-a/frozen  platform/frozen  there is no copy yet",
+		"\nIn all: create 3.")
 
 	w.Start()
 	w.WaitInSync(winner, a)
@@ -108,8 +109,10 @@ func TestKubectlStatus(t *testing.T) {
 		" ago\nSuperseded: Not copied to namespace team-a: source platform/settings of the same name has precedence. ",
 		"\nkubectl mirror plan team-b/settings shows single targets")
 	viewer.until(0, "status platform/settings", "another source of this name waits for 1 of the targets, ")
-	viewer.says(0, "plan platform/settings", "superseded  team-a/settings  team-b/settings  platform/settings has precedence")
-	viewer.says(0, "plan team-b/settings", "superseded  team-a/settings  team-b/settings  platform/settings has precedence")
+	viewer.says(0, "plan platform/settings",
+		"superseded  team-a/settings  team-b/settings  platform/settings has precedence")
+	viewer.says(0, "plan team-b/settings",
+		"superseded  team-a/settings  team-b/settings  platform/settings has precedence")
 	viewer.prints(1, "status -A", shown(t, "status -A"))
 	viewer.says(2, "status configmap/other -n team-b", "no source team-b/other")
 	viewer.says(2, "status -n nowhere", "no source in namespace nowhere")

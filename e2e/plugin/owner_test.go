@@ -12,8 +12,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestC70States is the table of the help, once by an admin and once by a publisher, who has edit in the namespace of the
-// sources: both have the same exit code and the same first line. Each change is followed by a wait at once: a report
+// TestC70States is the table of the help, once by an admin and once by a publisher, who has edit in the namespace of
+// the sources: both have the same exit code and the same first line. Each change is followed by a wait at once: a report
 // from before the change does not count. More targets than the first page of a list has are in sync. A tenant has view
 // in a target: no command is for another namespace.
 func TestC70States(t *testing.T) {
@@ -54,7 +54,8 @@ func TestC70States(t *testing.T) {
 	edit(suite.WithoutAnnotation(plan.RolloutAnnotation))
 	arrives("33 synced", a, b, c)
 	edit(suite.WithAnnotation(plan.PrefixAnnotation, a))
-	both(0, "wait platform/settings", "platform/settings: InSync, 1 synced, 32 expiring", "\nExpiring: 32 copies in 32 namespaces")
+	both(0, "wait platform/settings", "platform/settings: InSync, 1 synced, 32 expiring",
+		"\nExpiring: 32 copies in 32 namespaces")
 	both(0, "status -n platform", "UNTIL", "  Expiring")
 	edit(suite.WithoutAnnotation(plan.PrefixAnnotation))
 	arrives("33 synced", a, b, c)
@@ -105,7 +106,8 @@ func TestC70States(t *testing.T) {
 		})
 	}
 	both(1, "status platform/rejected", "\nWriteFailed: ", "exceeded quota: no-more")
-	both(1, "status -n platform --problems", "blocked  Foreign  ", "rejected  WriteFailed  ", "frozen  InvalidAnnotation  ",
+	both(1, "status -n platform --problems", "blocked  Foreign  ", "rejected  WriteFailed  ",
+		"frozen  InvalidAnnotation  ",
 		"nowhere  NoTargets  ", "!settings  ")
 	lift()
 	both(0, "wait platform/rejected platform/settings", "platform/rejected: InSync", "platform/settings: InSync")
@@ -122,13 +124,15 @@ func TestC70States(t *testing.T) {
 	w.WaitEvent(w.Home, "blocked", plan.ReasonExpiring, "2 copies in ")
 	for _, command := range []string{"status", "wait"} {
 		both(1, command+" platform/rejected", "platform/rejected: Gone, 33 expiring", "Expiring: 33 copies in 33 namespaces")
-		both(1, command+" platform/blocked", "platform/blocked: Gone, 2 expiring", "its label mirror=True does not publish it: "+
-			"kubectl label configmap/blocked -n platform mirror=true --overwrite")
+		both(1, command+" platform/blocked", "platform/blocked: Gone, 2 expiring",
+			"its label mirror=True does not publish it: "+
+				"kubectl label configmap/blocked -n platform mirror=true --overwrite")
 	}
 	w.Edit(w.Home, "blocked", suite.WithLabel(w.Label, plan.SourceValue))
 	both(0, "wait platform/blocked", "platform/blocked: InSync, 2 synced", "!will be deleted")
 	for _, u := range []*user{admin(w), tenant} {
-		u.says(2, "wait team-a/settings", "no source team-a/settings: ConfigMap team-a/settings is a copy of platform/settings, ")
+		u.says(2, "wait team-a/settings",
+			"no source team-a/settings: ConfigMap team-a/settings is a copy of platform/settings, ")
 	}
 	w.Stop(p)
 
@@ -188,7 +192,8 @@ func TestC69OddData(t *testing.T) {
 		}
 	}
 	for command, code := range map[string]int{
-		"plan": 1, "plan platform/settings": 1, "explain team-b/settings": 0, "explain team-a/settings": 0, "purge --dry-run": 0,
+		"plan": 1, "plan platform/settings": 1, "explain team-b/settings": 0, "explain team-a/settings": 0,
+		"purge --dry-run": 0,
 	} {
 		w.Row(command, func(w *suite.World) { prints(w, command, code) })
 	}
