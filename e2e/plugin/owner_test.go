@@ -13,9 +13,9 @@ import (
 )
 
 // TestC70States is the table of the help, once by an admin and once by a publisher, who has edit in the namespace of
-// the sources: both have the same exit code and the same first line. Each change is followed by a wait at once: a report
-// from before the change does not count. More targets than the first page of a list has are in sync. A tenant has view
-// in a target: no command is for another namespace.
+// the sources: both have the same exit code and the same first line. Each change is followed by a wait at once: a
+// report from before the change does not count. More targets than the first page of a list has are in sync. A tenant
+// has view in a target: no command is for another namespace.
 func TestC70States(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b", "c")
