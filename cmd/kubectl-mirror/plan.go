@@ -48,6 +48,10 @@ func showPlan(ctx context.Context, s *session, keys []types.NamespacedName) erro
 	}
 	s.say(s.Rules.WithoutTarget(maps.Values(snap.Namespaces)))
 	planned := newChanges(snap, source)
+	isKnown := len(planned.Targets) > 0 || snap.View(source.Name).Find(source) != nil
+	if source.Name != "" && !isKnown {
+		return s.explainGone(ctx, source, nil) // rather a typing error than nothing to do
+	}
 	planned.Abandoned, err = s.abandoned(ctx)
 	if err != nil {
 		return err

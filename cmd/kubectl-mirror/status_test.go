@@ -217,6 +217,7 @@ func TestStatusOfMany(t *testing.T) {
 		{a, "status well staged -n platform --problems"},
 		{a, "status -n dev --problems"},
 		{a, "explain platform/mixed"},
+		{a, "plan platform/typing-error"},
 		{a, "wait well mixed -n platform --ignore-blocked --timeout=10m"},
 		{narrow, "status -A --mirror-label=mirror"},
 		{narrow, "status platform/gone"},
