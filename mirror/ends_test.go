@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/apitest/judge"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -112,14 +113,14 @@ func (s scene) settles() {
 	synctest.Wait()
 	w := s.now(s.controller.opts)
 	names := map[string]bool{}
-	for k, cm := range w.configMaps {
+	for k, cm := range w.ConfigMaps {
 		names[k.Name] = true
 		s.isReported(w, cm)
 	}
-	places := len(names) * len(w.namespaces)
+	places := len(names) * len(w.Namespaces)
 	i := 0
 	for name := range names {
-		for namespace := range w.namespaces {
+		for namespace := range w.Namespaces {
 			i++
 			if i%(places/judged+1) == 0 {
 				s.isDone(w, key{Namespace: namespace, Name: name})
@@ -129,20 +130,20 @@ func (s scene) settles() {
 }
 
 // isDone fails the test if something is left to do at a target. What admission made of an immutable copy stays.
-func (s scene) isDone(w *oracle, k key) {
+func (s scene) isDone(w *judge.Cluster, k key) {
 	s.t.Helper()
-	v, have := w.judge(k), w.configMaps[k]
-	isAltered := v.due == "recreate" && s.spoilt()[have.UID]
-	if v.due != "" && !isAltered {
-		s.t.Errorf("%v: %s is due in the end, and there is %.300v", k, v.due, have)
+	v, have := w.Judge(k), w.ConfigMaps[k]
+	isAltered := v.Due == "recreate" && s.spoilt()[have.UID]
+	if v.Due != "" && !isAltered {
+		s.t.Errorf("%v: %s is due in the end, and there is %.300v", k, v.Due, have)
 	}
 }
 
 // isReported fails the test if a ConfigMap is a source, and no event is about its version.
-func (s scene) isReported(w *oracle, cm *corev1.ConfigMap) {
+func (s scene) isReported(w *judge.Cluster, cm *corev1.ConfigMap) {
 	s.t.Helper()
-	ns := w.namespaces[cm.Namespace]
-	if !w.asksToBeMirrored(cm) || !w.allowsSource(cm.Namespace) || ns != nil && isGoing(ns) {
+	ns := w.Namespaces[cm.Namespace]
+	if !w.AsksToBeMirrored(cm) || !w.AllowsSource(cm.Namespace) || ns != nil && judge.IsTerminating(ns) {
 		return
 	}
 	s.diary.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/apitest/judge"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -92,7 +93,7 @@ func atCopy(do func(*history, key) string) func(*history) string {
 // isOther reports whether a ConfigMap is there that is no source: a copy, or a foreign object.
 func (h *history) isOther(k key) bool {
 	cm := h.at(k)
-	return cm != nil && (cm.Labels["mirror"] != "true" || namesItself(cm))
+	return cm != nil && (cm.Labels["mirror"] != "true" || judge.NamesItself(cm))
 }
 
 // write creates a ConfigMap, or overwrites the one that is there: as kubectl replace --force does if it is immutable.
@@ -115,7 +116,7 @@ func (h *history) change(k key, edits ...plantest.Option) string {
 		return "is not there"
 	}
 	err := h.update(cm, edits...)
-	return fmt.Sprintf("%.500v %v", []any{cm.Data, cm.Labels, cm.Finalizers, isTrue(cm.Immutable), cm.Annotations}, err)
+	return fmt.Sprintf("%.500v %v", []any{cm.Data, cm.Labels, cm.Finalizers, judge.IsImmutable(cm), cm.Annotations}, err)
 }
 
 // briefly edits a source, and ends that by other edits some time later.
@@ -160,7 +161,7 @@ func (h *history) writeSource(k key) string {
 
 func (h *history) flipLabel() string {
 	k := h.place(h.sources)
-	if cm := h.at(k); cm == nil || namesItself(cm) {
+	if cm := h.at(k); cm == nil || judge.NamesItself(cm) {
 		return "nothing"
 	}
 	return h.change(k, func(cm *corev1.ConfigMap) {

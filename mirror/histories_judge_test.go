@@ -1,6 +1,6 @@
 package mirror
 
-// A history is held against what the oracle says of the objects on the API server. Every write of the controller is
+// A history is held against what package judge says of the objects on the API server. Every write of the controller is
 // judged, and so are its events and log lines.
 
 import (
@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/apitest/judge"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -27,18 +28,18 @@ import (
 const lateLoss, lifetime = 8 * time.Second, 5 * time.Second
 
 // now returns what the API server has now.
-func (p people) now(flags *Options) *oracle {
-	w := newOracle(flags)
+func (p people) now(flags *Options) *judge.Cluster {
+	w := judge.New(&flags.Options)
 	for _, cm := range p.ConfigMaps.All() {
-		w.configMaps[apitest.KeyOf(cm)] = cm
+		w.ConfigMaps[apitest.KeyOf(cm)] = cm
 	}
 	for _, ns := range p.Namespaces.All() {
-		w.namespaces[ns.Name] = ns
+		w.Namespaces[ns.Name] = ns
 	}
 	return w
 }
 
-// compare compares the copies and the status with the verdicts of the oracle. While faults go on, it leaves out what
+// compare compares the copies and the status with the verdicts of package judge. While faults go on, it leaves out what
 // they keep from being right.
 func (h *history) compare(atRest bool) {
 	synctest.Wait()
@@ -59,20 +60,20 @@ func (h *history) compare(atRest bool) {
 	changed, spoilt := h.changedSince(time.Minute+2*h.latestWatch), h.spoilt()
 	counts, remembered := map[key]map[string]int{}, false
 	for k := range historyPlaces {
-		v, have, got := w.judge(k), w.configMaps[k], known[k].state.String()
-		hidden := have != nil && !w.isShown(have)
-		if have != nil && v.state == "foreign" && got == "rejected" && spoilt[have.UID] {
-			v.state = got // by admission, as long as the object is there
+		v, have, got := w.Judge(k), w.ConfigMaps[k], known[k].state.String()
+		hidden := have != nil && !w.IsShown(have)
+		if have != nil && v.State == "foreign" && got == "rejected" && spoilt[have.UID] {
+			v.State = got // by admission, as long as the object is there
 		}
-		if have != nil && v.due == "recreate" && got == "rejected" && spoilt[have.UID] {
-			v.due, v.state = "", got // as admission made it, until the source has other content
+		if have != nil && v.Due == "recreate" && got == "rejected" && spoilt[have.UID] {
+			v.Due, v.State = "", got // as admission made it, until the source has other content
 		}
-		if hidden && got == "foreign" && v.stops() {
-			v.state, v.owner, remembered = got, known[k].owner, true // the copy of another source is in the way
+		if hidden && got == "foreign" && v.Stops() {
+			v.State, v.Owner, remembered = got, known[k].owner, true // the copy of another source is in the way
 		}
-		addTo(counts, v.owner, v.state, 1)
-		addTo(counts, key{}, v.state, 1)
-		for _, s := range w.superseded(k) {
+		addTo(counts, v.Owner, v.State, 1)
+		addTo(counts, key{}, v.State, 1)
+		for _, s := range w.Superseded(k) {
 			addTo(counts, s, "superseded", 1)
 			addTo(counts, key{}, "superseded", 1)
 		}
@@ -82,14 +83,14 @@ func (h *history) compare(atRest bool) {
 		excused := !atRest && (fails || slow || alters || removing[k.Namespace] || changed[k])
 		switch {
 		case excused && hidden,
-			v.due == "delete" && !atRest && (h.options.DeletionGrace > time.Minute || h.latest > lifetime):
-		case v.due != "" && !excused:
-			h.found(outOfSync, "%v: %v is due, and there is %v", k, v.due, have)
-		case got != "none" && v.state != "none" && known[k].owner != v.owner:
-			h.found(wrongStatus, "%v: %v counts for %v, want %v", k, got, known[k].owner, v.owner)
+			v.Due == "delete" && !atRest && (h.options.DeletionGrace > time.Minute || h.latest > lifetime):
+		case v.Due != "" && !excused:
+			h.found(outOfSync, "%v: %v is due, and there is %v", k, v.Due, have)
+		case got != "none" && v.State != "none" && known[k].owner != v.Owner:
+			h.found(wrongStatus, "%v: %v counts for %v, want %v", k, got, known[k].owner, v.Owner)
 		case excused, got == "fight" && !atRest:
-		case got != v.state:
-			h.found(wrongStatus, "%v: got %v of %v, want %v of %v", k, got, known[k].owner, v.state, v.owner)
+		case got != v.State:
+			h.found(wrongStatus, "%v: got %v of %v, want %v of %v", k, got, known[k].owner, v.State, v.Owner)
 		}
 	}
 	judged := atRest && !remembered && len(h.findings) == before
@@ -144,8 +145,8 @@ func (h *history) changedSince(within time.Duration) map[key]bool {
 // way goes.
 func (h *history) blockedAt(namespace string) bool {
 	w, spoilt := h.now(h.options), h.spoilt()
-	for k, have := range w.configMaps {
-		if k.Namespace == namespace && (!w.isShown(have) || spoilt[have.UID]) && w.judge(k).state != "none" {
+	for k, have := range w.ConfigMaps {
+		if k.Namespace == namespace && (!w.IsShown(have) || spoilt[have.UID]) && w.Judge(k).State != "none" {
 			return true
 		}
 	}
@@ -176,19 +177,19 @@ func (h *history) audit() {
 			h.found(wrongWrite, "%s", unsafe)
 		}
 	}
-	w := newOracle(h.terms[0].flags)
-	former, terms := h.terms[0], h.terms
+	w, terms := judge.New(&h.terms[0].flags.Options), h.terms
+	former, ended := w.Flags, terms[0].began
 	last := &lastSeen{h.began, 10*time.Second + 2*h.latestWatch + 10*h.latestDelay, map[key]time.Time{},
 		map[key]expiring{}, map[key][]seenContent{}, map[[2]key]time.Time{}, map[key]time.Time{}, map[string]time.Time{}}
 	begin := func(now time.Time) {
 		for len(terms) > 0 && !terms[0].began.After(now) {
 			last.note(w, terms[0].began)
-			former = historyTerm{terms[0].began, w.flags}
-			w.flags, terms = terms[0].flags, terms[1:]
+			former, ended = w.Flags, terms[0].began
+			w.Flags, terms = &terms[0].flags.Options, terms[1:]
 		}
 		last.note(w, now)
-		if now.Sub(former.began) < lateLoss+h.lateWrite() {
-			last.noteTargets(&oracle{former.flags, w.configMaps, w.namespaces})
+		if now.Sub(ended) < lateLoss+h.lateWrite() {
+			last.noteTargets(&judge.Cluster{Flags: former, ConfigMaps: w.ConfigMaps, Namespaces: w.Namespaces})
 		}
 	}
 	cms, nss := h.ConfigMaps.Changes(), h.Namespaces.Changes()
@@ -197,7 +198,7 @@ func (h *history) audit() {
 			c, name := nss[0], nss[0].Key().Name
 			begin(c.At)
 			last.moved[name] = c.At
-			happen(w.namespaces, name, c)
+			happen(w.Namespaces, name, c)
 			nss = nss[1:]
 			continue
 		}
@@ -208,7 +209,7 @@ func (h *history) audit() {
 		} else {
 			last.moved[c.Key().Name] = c.At
 		}
-		happen(w.configMaps, c.Key(), c)
+		happen(w.ConfigMaps, c.Key(), c)
 		cms = cms[1:]
 	}
 }
@@ -246,13 +247,13 @@ type seenContent struct {
 }
 
 // note records the state of w until now.
-func (l *lastSeen) note(w *oracle, now time.Time) {
-	for k, cm := range w.configMaps {
-		if !w.asksToBeMirrored(cm) { // other flags may allow it while an old cache still shows it
+func (l *lastSeen) note(w *judge.Cluster, now time.Time) {
+	for k, cm := range w.ConfigMaps {
+		if !w.AsksToBeMirrored(cm) { // other flags may allow it while an old cache still shows it
 			continue
 		}
 		same := func(c seenContent) bool {
-			return samePayload(c.source, cm) && maps.Equal(w.travels(c.source), w.travels(cm))
+			return judge.SamePayload(c.source, cm) && maps.Equal(w.Travels(c.source), w.Travels(cm))
 		}
 		if i := slices.IndexFunc(l.contents[k], same); i >= 0 {
 			l.contents[k][i].at = now
@@ -263,28 +264,29 @@ func (l *lastSeen) note(w *oracle, now time.Time) {
 	since := l.now
 	l.now = now
 	for k, v := range l.noteTargets(w) {
-		l.expire(k, w.configMaps[k], v.due == "delete", since)
+		l.expire(k, w.ConfigMaps[k], v.Due == "delete", since)
 	}
 }
 
 // noteTargets records the targets until now, and returns them.
-func (l *lastSeen) noteTargets(w *oracle) map[key]verdict {
-	all := map[key]verdict{}
+func (l *lastSeen) noteTargets(w *judge.Cluster) map[key]judge.Verdict {
+	all := map[key]judge.Verdict{}
 	for k := range historyPlaces {
-		ns := w.namespaces[k.Namespace]
+		ns := w.Namespaces[k.Namespace]
 		if ns == nil || !slices.Contains(historyTargets, k.Namespace) {
 			continue
 		}
-		v := w.judge(k)
-		of, ours := w.copyOf(w.configMaps[k])
+		v := w.Judge(k)
+		of, ours := w.CopyOf(w.ConfigMaps[k])
 		// No live read shows that another source claims a copy.
-		if v.due == "delete" || v.due == "recreate" || isGoing(ns) || v.winner != nil && ours && of != v.owner {
+		if v.Due == "delete" || v.Due == "recreate" || judge.IsTerminating(ns) ||
+			v.Winner != nil && ours && of != v.Owner {
 			l.unwanted[k] = l.now
 		}
-		if !v.stops() {
+		if !v.Stops() {
 			l.free[k] = l.now
 		}
-		l.won[[2]key{k, v.owner}], all[k] = l.now, v
+		l.won[[2]key{k, v.Owner}], all[k] = l.now, v
 	}
 	return all
 }
@@ -308,12 +310,12 @@ func (l *lastSeen) expire(k key, have *corev1.ConfigMap, expires bool, begin tim
 func (h *history) lateWrite() time.Duration { return 3*time.Minute + h.latestWatch + h.latest }
 
 // judge judges the first of these changes, a write of the controller.
-func (h *history) judge(w *oracle, last *lastSeen, changes []apitest.Change[*corev1.ConfigMap]) {
+func (h *history) judge(w *judge.Cluster, last *lastSeen, changes []apitest.Change[*corev1.ConfigMap]) {
 	c := changes[0]
 	k := c.Key()
 	h.judged = c.At
 	if c.Old != nil {
-		if _, ours := w.copyOf(*c.Old); !ours && !w.isHandedOver(*c.Old) {
+		if _, ours := w.CopyOf(*c.Old); !ours && !w.IsHandedOver(*c.Old) {
 			h.found(wrongWrite, "%v: touched a foreign object: %v", k, *c.Old)
 		}
 	}
@@ -339,8 +341,8 @@ func (h *history) judge(w *oracle, last *lastSeen, changes []apitest.Change[*cor
 	if c.By.Altered {
 		return
 	}
-	source, ours := w.copyOf(*c.New)
-	seen := func(s seenContent) bool { return c.At.Sub(s.at) <= h.lateWrite() && w.hasContent(*c.New, s.source) }
+	source, ours := w.CopyOf(*c.New)
+	seen := func(s seenContent) bool { return c.At.Sub(s.at) <= h.lateWrite() && w.HasContent(*c.New, s.source) }
 	switch {
 	case !ours || !slices.ContainsFunc(last.contents[source], seen):
 		h.found(wrongWrite, "%v: no source has had this content lately: %v, but %v", k, *c.New, last.contents[source])
@@ -354,13 +356,13 @@ func (h *history) judge(w *oracle, last *lastSeen, changes []apitest.Change[*cor
 }
 
 // lostMetadata returns metadata of other people that an update does not keep; empty: it keeps all, or there is no room.
-func lostMetadata(w *oracle, old, updated *corev1.ConfigMap) string {
+func lostMetadata(w *judge.Cluster, old, updated *corev1.ConfigMap) string {
 	const room = 256 << 10 // for annotations
 	copied := "," + old.Annotations[plan.CopiedAnnotation] + ","
 	lost := func(kind string, before, after map[string]string) string {
 		for k, v := range before {
-			_, overwritten := w.travels(updated)[kind+k]
-			ours := strings.HasPrefix(k, plan.Domain+"/") || k == w.flags.Label || k == plan.ManagedByLabel ||
+			_, overwritten := w.Travels(updated)[kind+k]
+			ours := strings.HasPrefix(k, plan.Domain+"/") || k == w.Flags.Label || k == plan.ManagedByLabel ||
 				overwritten || strings.Contains(copied, ","+kind+k+",")
 			if is, there := after[k]; !ours && (!there || is != v) {
 				return kind + k
@@ -389,7 +391,7 @@ func sizeOf(metadata map[string]string) (n int) {
 
 // judgeDeletion judges a deletion that is not the begin of a re-creation. One that was on its way during a restore may
 // meet the state that it names, whatever has happened to that since.
-func (h *history) judgeDeletion(w *oracle, last *lastSeen, k key, c apitest.Change[*corev1.ConfigMap]) {
+func (h *history) judgeDeletion(w *judge.Cluster, last *lastSeen, k key, c apitest.Change[*corev1.ConfigMap]) {
 	wasOnItsWay := func(at time.Time) bool { return at.Before(c.At) && c.At.Sub(at) < h.latest }
 	if slices.ContainsFunc(h.restores, wasOnItsWay) {
 		return
@@ -400,10 +402,10 @@ func (h *history) judgeDeletion(w *oracle, last *lastSeen, k key, c apitest.Chan
 	if since := c.At.Sub(last.unwanted[k]); since > lifetime+2*h.latest+10*h.latestDelay {
 		h.found(wrongDeletion, "%v: wanted for %v: %v", k, since, *c.Old)
 	}
-	if isTrue((*c.Old).Immutable) {
+	if judge.IsImmutable(*c.Old) {
 		return // it may have been deleted to be made again, and its source has gone meanwhile
 	}
-	source, _ := w.copyOf(*c.Old)
+	source, _ := w.CopyOf(*c.Old)
 	h.judgeAnnouncement(k, source, c)
 	since := last.expiring[k].since
 	for _, term := range h.terms {
@@ -423,7 +425,7 @@ func (h *history) judgeDeletion(w *oracle, last *lastSeen, k key, c apitest.Chan
 // else creates one of the name before the controller does, nobody knows the content, so it counts as another.
 func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) (again, other bool) {
 	old := *changes[0].Old
-	if !isTrue(old.Immutable) {
+	if !judge.IsImmutable(old) {
 		return false, false
 	}
 	if len(old.Finalizers) > 0 { // they hold the copy, and nothing shows what would have followed
@@ -433,7 +435,7 @@ func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) (again, other boo
 	for _, next := range changes[1:] {
 		if next.Key() == k {
 			again = next.Old == nil
-			return again, again && (!next.By.Controller || !samePayload(*next.New, old))
+			return again, again && (!next.By.Controller || !judge.SamePayload(*next.New, old))
 		}
 	}
 	return false, false
@@ -501,8 +503,8 @@ func (h *history) sent(e remark) {
 // not count.
 func (h *history) judgeMirrored(flags *Options, e remark) {
 	w := h.now(flags)
-	s := w.configMaps[e.about]
-	if s == nil || s.UID != e.uid || !w.asksToBeMirrored(s) {
+	s := w.ConfigMaps[e.about]
+	if s == nil || s.UID != e.uid || !w.AsksToBeMirrored(s) {
 		return
 	}
 	present, synced, held, blocked := e.reported(s, flags)
@@ -510,27 +512,27 @@ func (h *history) judgeMirrored(flags *Options, e remark) {
 	lately := h.changedSince(unseen)
 	have, lacks, targets, unsure := 0, []key{}, 0, 0
 	for k := range lately {
-		cm := w.configMaps[k]
+		cm := w.ConfigMaps[k]
 		if !present || k == e.about && restored || k.Name == s.Name && k != e.about &&
-			(cm == nil || w.asksToBeMirrored(cm)) && h.wasSource(k, unseen) {
+			(cm == nil || w.AsksToBeMirrored(cm)) && h.wasSource(k, unseen) {
 			return
 		}
-		if k.Name == s.Name && w.namespaces[k.Namespace] == nil {
+		if k.Name == s.Name && w.Namespaces[k.Namespace] == nil {
 			unsure++ // it has just gone
 		}
 	}
-	for namespace, ns := range w.namespaces {
+	for namespace, ns := range w.Namespaces {
 		k := key{Namespace: namespace, Name: s.Name}
 		if lately[k] {
 			unsure++
 			continue
 		}
-		if w.isTarget(s, ns) {
+		if w.IsTarget(s, ns) {
 			targets++
 		}
-		switch v := w.judge(k); {
-		case v.winner != s || v.stops() || v.state == "foreign":
-		case w.configMaps[k] != nil && w.hasContent(w.configMaps[k], s):
+		switch v := w.Judge(k); {
+		case v.Winner != s || v.Stops() || v.State == "foreign":
+		case w.ConfigMaps[k] != nil && w.HasContent(w.ConfigMaps[k], s):
 			have++
 		default:
 			lacks = append(lacks, k)
@@ -655,13 +657,14 @@ func (h *history) compareEvents() {
 			h.found(staleEvents, "%v: got %q, want %q", id, repeated[id].note, fresh[id].note)
 		}
 	}
-	for k, cm := range w.configMaps {
-		ns := w.namespaces[k.Namespace] // in one that goes no event is possible
-		if ns == nil || isGoing(ns) || !w.asksToBeMirrored(cm) || remembered[cm.Name] || h.isRemembered(w, cm.Name) {
+	for k, cm := range w.ConfigMaps {
+		ns := w.Namespaces[k.Namespace] // in one that goes no event is possible
+		if ns == nil || judge.IsTerminating(ns) || !w.AsksToBeMirrored(cm) ||
+			remembered[cm.Name] || h.isRemembered(w, cm.Name) {
 			delete(newest, k)
 			continue
 		}
-		want := w.reasons(cm)
+		want := w.Reasons(cm)
 		h.compareReasons(w, k, fresh)
 		if len(want) > 0 && !want[newest[k]] {
 			h.found(wrongEvent, "%v: the newest event was %s, and %v hold", k, newest[k], want)
@@ -669,8 +672,8 @@ func (h *history) compareEvents() {
 		delete(newest, k)
 	}
 	for k, e := range fresh {
-		cm := w.configMaps[e.about]
-		if !h.isRemembered(w, e.about.Name) && (cm == nil || !w.asksToBeMirrored(cm) || !w.reasons(cm)[e.reason]) {
+		cm := w.ConfigMaps[e.about]
+		if !h.isRemembered(w, e.about.Name) && (cm == nil || !w.AsksToBeMirrored(cm) || !w.Reasons(cm)[e.reason]) {
 			h.found(wrongEvent, "%v does not hold: %q", k, e.note)
 		}
 	}
@@ -678,18 +681,18 @@ func (h *history) compareEvents() {
 
 // compareReasons compares the last events about a source with the reasons that
 // hold, and the numbers of its Mirrored with the cluster.
-func (h *history) compareReasons(w *oracle, k key, last map[[2]string]remark) {
-	cm := w.configMaps[k]
-	want := w.reasons(cm)
+func (h *history) compareReasons(w *judge.Cluster, k key, last map[[2]string]remark) {
+	cm := w.ConfigMaps[k]
+	want := w.Reasons(cm)
 	for reason := range want {
 		e, ok := last[[2]string{k.String(), reason}]
 		if !ok {
 			h.found(wrongEvent, "%v: got no %s, want %v", k, reason, want)
 		} else if reason == plan.ReasonMirrored {
 			present, synced, held, blocked := e.reported(cm, h.options)
-			if got := [3]int{synced, held, blocked}; !present || got != w.reported(k) {
+			if got := [3]int{synced, held, blocked}; !present || got != w.Reported(k) {
 				h.found(wrongEvent, "%v: got %v in %q %v, want %v", k, got, e.note, e.annotations,
-					w.reported(k))
+					w.Reported(k))
 			}
 		}
 	}
@@ -697,55 +700,14 @@ func (h *history) compareReasons(w *oracle, k key, last map[[2]string]remark) {
 
 // isRemembered reports whether how a target of the name stands depends on what only one process remembers: that
 // admission altered the object there, or what a live read showed of a copy that its source holds or freezes.
-func (h *history) isRemembered(w *oracle, name string) bool {
+func (h *history) isRemembered(w *judge.Cluster, name string) bool {
 	spoilt := h.spoilt()
-	for k, have := range w.configMaps {
-		if k.Name == name && (spoilt[have.UID] || !w.isShown(have) && w.judge(k).stops()) {
+	for k, have := range w.ConfigMaps {
+		if k.Name == name && (spoilt[have.UID] || !w.IsShown(have) && w.Judge(k).Stops()) {
 			return true
 		}
 	}
 	return false
-}
-
-// reasons returns the reasons of the events that hold for a ConfigMap that asks to be mirrored, in a cluster at rest.
-func (o *oracle) reasons(s *corev1.ConfigMap) map[string]bool {
-	of := o.countsOf(apitest.KeyOf(s))
-	reported := o.reported(apitest.KeyOf(s))
-	allowed, frozen := o.allowsSource(s.Namespace), o.isFrozen(s)
-	reserved := slices.Contains(plan.ReservedNames, s.Name)
-	all := map[string]bool{
-		plan.ReasonReservedName:      allowed && reserved,
-		plan.ReasonInvalidAnnotation: allowed && frozen && !reserved,
-		plan.ReasonForeign:           of["foreign"] > 0,
-		plan.ReasonSuperseded:        of["superseded"] > 0,
-		plan.ReasonOutOfScope:        of["out_of_scope"] > 0,
-		plan.ReasonHeld:              of["held"] > 0,
-		plan.ReasonNoTargets:         allowed && !reserved && !frozen && !o.selects(s) && of["held"] == 0,
-		plan.ReasonMirrored:          !frozen && reported[0]+reported[1]+reported[2] > 0,
-	}
-	maps.DeleteFunc(all, func(_ string, holds bool) bool { return !holds })
-	return all
-}
-
-// reported returns how many targets of a source are in sync, held and blocked.
-func (o *oracle) reported(source key) [3]int {
-	of := o.countsOf(source)
-	return [3]int{of["synced"], of["held"], of["foreign"] + of["superseded"]}
-}
-
-// countsOf returns how many targets count for a source, by state.
-func (o *oracle) countsOf(source key) map[string]int {
-	of := map[string]int{}
-	for namespace := range o.namespaces {
-		k := key{Namespace: namespace, Name: source.Name}
-		if v := o.judge(k); v.owner == source {
-			of[v.state]++
-		}
-		if slices.Contains(o.superseded(k), source) {
-			of["superseded"]++
-		}
-	}
-	return of
 }
 
 // announced are the namespaces in the text of an Expiring.

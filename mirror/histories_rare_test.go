@@ -21,6 +21,7 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/apitest/judge"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
@@ -333,13 +334,13 @@ func (h *history) compareNewest() {
 	last, newest := h.lastRemarks(h.began)
 	w, unsettled := h.now(h.options), h.unsettled()
 	for k := range historyPlaces {
-		cm, ns := w.configMaps[k], w.namespaces[k.Namespace]
-		if cm == nil || ns == nil || isGoing(ns) || !w.asksToBeMirrored(cm) || unsettled[k.Name] ||
+		cm, ns := w.ConfigMaps[k], w.Namespaces[k.Namespace]
+		if cm == nil || ns == nil || judge.IsTerminating(ns) || !w.AsksToBeMirrored(cm) || unsettled[k.Name] ||
 			h.isRemembered(w, k.Name) {
 			continue
 		}
 		h.compareReasons(w, k, last)
-		want := w.reasons(cm)
+		want := w.Reasons(cm)
 		if len(want) > 0 && !want[newest[k]] {
 			h.found(wrongEvent, "%v: the newest event was %q, and %v hold", k,
 				last[[2]string{k.String(), newest[k]}].note, want)
@@ -364,15 +365,15 @@ func (h *history) unsettled() map[string]bool {
 
 // compareReaders compares the status of a source as the plug-in shows it, by the
 // events about the source, with the cluster.
-func (h *history) compareReaders(w *oracle, k key) {
-	cm := w.configMaps[k]
+func (h *history) compareReaders(w *judge.Cluster, k key) {
+	cm := w.ConfigMaps[k]
 	reader := h.reader(append(h.eventsAbout(k), cm.DeepCopy()))
 	all, err := reader.Sources(h.t.Context(), k)
 	if err != nil || len(all) != 1 {
 		h.found(wrongEvent, "%v: got %v, %v by events", k, all, err)
 		return
 	}
-	got, want, counts := all[0], w.statusOf(cm), w.countsOf(k)
+	got, want, counts := all[0], statusOf(w, cm), w.CountsOf(k)
 	isUnknown := got.Status == snapshot.NotKnown || got.Status == snapshot.Pending
 	if want == snapshot.NotKnown || isUnknown && h.options.ResyncPeriod == 0 {
 		return // events last for an hour, and nothing repeats them without a resync
@@ -385,11 +386,11 @@ func (h *history) compareReaders(w *oracle, k key) {
 	shown := map[string]bool{plan.ReasonMirrored: true} // the status has its numbers
 	for _, m := range got.Messages {
 		shown[m.Reason] = true
-		if !w.reasons(cm)[m.Reason] {
+		if !w.Reasons(cm)[m.Reason] {
 			h.found(wrongEvent, "%v: by events %s, and %s: %q", k, got.Status, m.Reason, m.Text)
 		}
 	}
-	for reason := range w.reasons(cm) {
+	for reason := range w.Reasons(cm) {
 		if !shown[reason] && h.options.ResyncPeriod > 0 {
 			h.found(wrongEvent, "%v: by events %s, and no %s", k, got.Status, reason)
 		}
@@ -398,12 +399,12 @@ func (h *history) compareReaders(w *oracle, k key) {
 
 // statusOf returns the status of a ConfigMap that asks to be mirrored, in a
 // cluster at rest; NotKnown if the controller has nothing to report.
-func (o *oracle) statusOf(s *corev1.ConfigMap) string {
-	reasons, counts := o.reasons(s), o.countsOf(apitest.KeyOf(s))
+func statusOf(w *judge.Cluster, s *corev1.ConfigMap) string {
+	reasons, counts := w.Reasons(s), w.CountsOf(apitest.KeyOf(s))
 	switch {
-	case !o.allowsSource(s.Namespace) && counts["out_of_scope"] > 0:
+	case !w.AllowsSource(s.Namespace) && counts["out_of_scope"] > 0:
 		return snapshot.OutOfScope
-	case !o.allowsSource(s.Namespace):
+	case !w.AllowsSource(s.Namespace):
 		return snapshot.NotKnown
 	case reasons[plan.ReasonReservedName]:
 		return snapshot.ReservedName
