@@ -142,10 +142,7 @@ func (s *stream) setWhole(after time.Duration) {
 	s.timeout.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	from := time.Now().Add(after)
-	if s.wholeFrom.IsZero() || from.Before(s.wholeFrom) {
-		s.wholeFrom = from
-	}
+	s.wholeFrom = time.Now().Add(after)
 }
 
 // run passes the events on, until one of both sides ends the stream.

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 )
 
 // streams open one stream after the other.
@@ -93,6 +95,8 @@ func TestC79Established(t *testing.T) {
 			s.wantInterrupted(2 * time.Second)
 			s.shows(watch.Bookmark) // another one
 			s.wantInterrupted(2 * time.Second)
+			s.shows(watch.Added, metav1.InitialEventsAnnotationKey) // a tenant annotates it
+			s.wantInterrupted(2 * time.Second)
 			s.shows(watch.Bookmark, metav1.InitialEventsAnnotationKey)
 			s.wantInterrupted(0)
 		},
@@ -156,7 +160,8 @@ func TestC79ListsInPages(t *testing.T) {
 					s.ends()
 				}
 				for range 2 {
-					if err := s.try(true); err == nil || !strings.Contains(err.Error(), "listing in pages") {
+					const in30s = "the end of what it begins with in 30s, or ended twice before it: listing in pages"
+					if err := s.try(true); err == nil || !strings.Contains(err.Error(), in30s) {
 						t.Fatalf("got %v, want a list", err)
 					}
 				}
@@ -193,6 +198,55 @@ func TestC79ErrorsHaveNoType(t *testing.T) {
 			if keeps != tc.keeps || err.Error() != tc.status.Message {
 				t.Errorf("got %#v, want that it keeps its type: %v", err, tc.keeps)
 			}
+		}))
+	}
+}
+
+// TestC79Lines is the table of the lines about errors. A line has the remedy, and
+// the seconds since the watch was established. None comes within a minute of the
+// last one, nor when the controller stops, and each error is returned all the same.
+func TestC79Lines(t *testing.T) {
+	const (
+		permission = "check the credentials, and grant list and watch in all namespaces"
+		server     = "check the log of the API server, where one object that it cannot decode is enough"
+	)
+	for name, tc := range map[string]struct {
+		err    error
+		text   string
+		remedy string
+	}{
+		"401": {apierrors.NewUnauthorized("who is it"), `err="who is it"`, permission},
+		"403": {apierrors.NewForbidden(corev1.Resource(configMaps), "", errors.New("no rule")),
+			`: no rule"`, permission},
+		"500":       {apierrors.NewInternalError(errors.New("etcd")), `: etcd"`, server},
+		"timed out": {context.DeadlineExceeded, `err="no answer in time, or only 429: context`, server},
+		"canceled":  {context.Canceled, `err="no answer in time, or only 429: context`, server},
+	} {
+		t.Run(name, inStreams(func(t *testing.T, s *streams) {
+			var out bytes.Buffer
+			logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out)))
+			running, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+			fails := func(after time.Duration, parts ...string) {
+				t.Helper()
+				time.Sleep(after)
+				out.Reset()
+				if err := s.state.failed(running, "list", tc.err); err == nil {
+					t.Error("got no error")
+				}
+				for _, part := range parts {
+					if !strings.Contains(out.String(), part) {
+						t.Errorf("got the line %q, want in it %q", out.String(), part)
+					}
+				}
+				if len(parts) == 0 && out.Len() > 0 {
+					t.Errorf("got the line %q, want none", out.String())
+				}
+			}
+			fails(1400*time.Millisecond, tc.text, `verb="list" resource="configmaps" interrupted="1s"`, tc.remedy)
+			fails(59 * time.Second)
+			fails(time.Second, tc.text)
+			stop()
+			fails(time.Hour)
 		}))
 	}
 }

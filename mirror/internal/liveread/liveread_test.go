@@ -36,8 +36,10 @@ type reader struct {
 func read(t *testing.T, f func(*testing.T, reader)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := apitest.NewServer(plantest.Namespace("platform"), plantest.Namespace("team-a"),
-			plantest.Source("platform", "settings"))
+		annotated := plantest.Namespace("team-a")
+		annotated.Annotations = map[string]string{"note": "a tenant's"}
+		s := apitest.NewServer(plantest.Namespace("platform"), annotated,
+			plantest.Source("platform", "settings", plantest.BinaryData("bin", 1)))
 		o := plan.NewOptions()
 		f(t, reader{t, New(s, plan.NewRules(&o).Strip, timeout), s})
 	})
@@ -83,9 +85,12 @@ func (r reader) wantReads(what string, source, namespace int) {
 func TestPremiseIsSourceAndNamespace(t *testing.T) {
 	read(t, func(t *testing.T, r reader) {
 		a, _, err := r.premise(time.Now())
-		if err != nil || a.Source == nil || a.Source.Data != nil || a.Source.Labels["mirror"] != "true" ||
-			a.Namespace == nil || a.Namespace.Name != "team-a" || time.Since(a.Began) > latest {
-			t.Errorf("got %+v, %v, want the source without payload, and the namespace", a, err)
+		if err != nil || a.Source == nil || a.Source.Data != nil || a.Source.BinaryData != nil ||
+			a.Source.Labels["mirror"] != "true" || time.Since(a.Began) > latest {
+			t.Errorf("got %+v, %v, want the source without payload", a, err)
+		}
+		if a.Namespace == nil || a.Namespace.Name != "team-a" || len(a.Namespace.Annotations) > 0 {
+			t.Errorf("got %+v, want the namespace as the cache keeps it", a.Namespace)
 		}
 		r.server.ConfigMaps.Put(plantest.Source("platform", "settings", plantest.Deleting))
 		time.Sleep(time.Second)
@@ -277,23 +282,23 @@ func TestReadsAreBounded(t *testing.T) {
 		r.takes(map[apitest.Call]time.Duration{readSource: time.Second})
 		var all sync.WaitGroup
 		bounded := func(objects string, read func(types.NamespacedName) error) {
-			var eight sync.WaitGroup
+			var twenty sync.WaitGroup
 			began := time.Now()
-			for i := range 8 {
-				eight.Go(func() {
+			for i := range 20 {
+				twenty.Go(func() {
 					if err := read(types.NamespacedName{Namespace: "platform", Name: fmt.Sprint(i)}); err != nil {
 						t.Error(err)
 					}
 				})
 			}
-			eight.Wait()
-			if took := time.Since(began); !isAbout(took, 2*time.Second) {
-				t.Errorf("got eight %s read within %v, want two seconds", objects, took)
+			twenty.Wait()
+			if took := time.Since(began); took != 5*time.Second {
+				t.Errorf("got twenty %s read within %v, want five seconds", objects, took)
 			}
 		}
 		all.Go(func() {
 			bounded("sources", func(k types.NamespacedName) error {
-				_, _, err := r.ask(k, "team-a", time.Time{})
+				_, _, err := r.Premise(t.Context(), direct, k, "team-a", time.Time{}, true)
 				return err
 			})
 		})
@@ -318,5 +323,194 @@ func TestFailureServesASecond(t *testing.T) {
 			r.wantReads("0.4 s later", reads, 0)
 			time.Sleep(400 * time.Millisecond)
 		}
+	})
+}
+
+// TestConfigMap: it is returned as the cache would keep it, and nil if there is none.
+// An error is no answer, be it of the read or of the wait for one.
+func TestConfigMap(t *testing.T) {
+	read(t, func(t *testing.T, r reader) {
+		inTheWay := types.NamespacedName{Namespace: "team-a", Name: "settings"}
+		r.server.ConfigMaps.Put(plantest.Marked("team-a", "settings", plantest.Data("key", "value")))
+		cm, err := r.ConfigMap(t.Context(), direct, inTheWay)
+		if err != nil || cm == nil || cm.Name != "settings" || len(cm.Data) > 0 {
+			t.Errorf("got %v, %v, want the copy without payload", cm, err)
+		}
+		none := types.NamespacedName{Namespace: "team-a", Name: "none"}
+		if cm, err := r.ConfigMap(t.Context(), direct, none); cm != nil || err != nil {
+			t.Errorf("got %v, %v, want none", cm, err)
+		}
+		r.server.Hook(func(h *apitest.Hooks) { h.Hangs = func(apitest.Call) bool { return true } })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		for range concurrent + 1 { // the last one waits for the others
+			all.Go(func() {
+				if cm, err := r.ConfigMap(ctx, direct, inTheWay); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v, %v, want the end of the time", cm, err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// TestOnlyWhatIsNeededIsRead: without a namespace the source alone.
+func TestOnlyWhatIsNeededIsRead(t *testing.T) {
+	read(t, func(t *testing.T, r reader) {
+		if _, _, err := r.ask(settings, "", time.Now()); err != nil {
+			t.Error(err)
+		}
+		if calls := r.server.Calls(); calls[readSource] != 1 || len(calls) != 1 {
+			t.Errorf("got the calls %v, want one read of the source", calls)
+		}
+	})
+}
+
+// TestCallSeesTheError of its reads, for it judges by that whether the API server
+// answers. So does the caller, also of a namespace.
+func TestCallSeesTheError(t *testing.T) {
+	read(t, func(t *testing.T, r reader) {
+		refused := errors.New("no leader")
+		r.server.Hook(func(h *apitest.Hooks) {
+			h.Refuses = func(c apitest.Call) error {
+				if c.Resource == "namespaces" {
+					return refused
+				}
+				return nil
+			}
+		})
+		var seen error
+		call := func(ctx context.Context, f func(context.Context) error) error {
+			seen = f(ctx)
+			return nil
+		}
+		_, wait, err := r.Premise(t.Context(), call, settings, "team-a", time.Now(), false)
+		if !errors.Is(err, refused) || !errors.Is(seen, refused) || wait > 0 {
+			t.Errorf("got %v, and %v seen by the call, want %v", err, seen, refused)
+		}
+	})
+}
+
+// TestWaitEndsWithTheCaller: the read of another goroutine goes on.
+func TestWaitEndsWithTheCaller(t *testing.T) {
+	read(t, func(t *testing.T, r reader) {
+		r.takes(map[apitest.Call]time.Duration{readSource: time.Minute / 2})
+		go func() { _, _, _ = r.Premise(t.Context(), direct, settings, "", time.Now(), true) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, wait, err := r.Premise(ctx, direct, settings, "", began, true)
+		if !errors.Is(err, context.DeadlineExceeded) || wait > 0 || time.Since(began) != time.Second {
+			t.Errorf("got %v, and a wait of %v, want the end of a second", err, wait)
+		}
+	})
+}
+
+// TestBeganIsOfTheLastRead: a grace that a claim has ended begins anew from then on.
+func TestBeganIsOfTheLastRead(t *testing.T) {
+	read(t, func(t *testing.T, r reader) {
+		start := time.Now()
+		if _, _, err := r.ask(types.NamespacedName{Namespace: "base", Name: "settings"}, "team-a", start); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		later := time.Now()
+		a, _, err := r.premise(start)
+		if err != nil || a.Began.Before(later) {
+			t.Errorf("got %v, and a read that began after %v, want 2s", err, a.Began.Sub(start))
+		}
+		r.wantReads("the one of the namespace serves", 1, 1)
+	})
+}
+
+// TestForgottenOnceAndNotBefore: a subject is known as long as a read of it is on
+// its way, or its answer serves. Reads that end together forget it once.
+func TestForgottenOnceAndNotBefore(t *testing.T) {
+	premise := func(r reader, call Call) {
+		r.Helper()
+		if _, _, err := r.Premise(r.Context(), call, settings, "", time.Time{}, true); err != nil {
+			r.Error(err)
+		}
+	}
+	// The first answer serves for 5 seconds, and 35 later the subject may be forgotten.
+	t.Run("a read is on its way", func(t *testing.T) {
+		read(t, func(t *testing.T, r reader) {
+			premise(r, direct)
+			time.Sleep(39 * time.Second)
+			r.takes(map[apitest.Call]time.Duration{readSource: 2 * time.Second})
+			premise(r, direct)
+			r.wantReads("two that ended", 2, 0)
+		})
+	})
+	t.Run("a later answer serves", func(t *testing.T) {
+		read(t, func(t *testing.T, r reader) {
+			premise(r, direct)
+			time.Sleep(36 * time.Second)
+			premise(r, direct)
+			time.Sleep(4500 * time.Millisecond)
+			premise(r, direct)
+			r.wantReads("the later one serves for five seconds", 2, 0)
+		})
+	})
+	t.Run("a cut one ends with it", func(t *testing.T) {
+		read(t, func(t *testing.T, r reader) {
+			premise(r, direct)
+			time.Sleep(6 * time.Second)
+			cut := func(ctx context.Context, f func(context.Context) error) error {
+				ctx, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				_ = f(ctx)
+				return errors.New("cut")
+			}
+			r.takes(map[apitest.Call]time.Duration{readSource: time.Minute})
+			if _, _, err := r.Premise(t.Context(), cut, settings, "", time.Now(), true); err == nil {
+				t.Error("got no error of a read that was cut")
+			}
+			time.Sleep(time.Minute)
+		})
+	})
+}
+
+// TestOneReadAtATime: an answer that still serves, and will be too old when the
+// source comes, is read again, but not while another goroutine does that.
+func TestOneReadAtATime(t *testing.T) {
+	read(t, func(t *testing.T, r reader) {
+		start := time.Now()
+		source := func(namespace string) types.NamespacedName {
+			return types.NamespacedName{Namespace: namespace, Name: "settings"}
+		}
+		r.takes(map[apitest.Call]time.Duration{
+			{Verb: "get", Resource: "configmaps", Namespace: "base"}: 4 * time.Second,
+			readSource:    4 * time.Second,
+			readNamespace: 2 * time.Second,
+		})
+		var all sync.WaitGroup
+		for _, ask := range []struct {
+			after     time.Duration
+			namespace string
+			reads     int // of the namespace, so far
+		}{
+			{0, "platform", 1},
+			{0, "base", 1},
+			{8 * time.Second, "quick", 2}, // its answer comes after two seconds, and serves for five
+			{11500 * time.Millisecond, "platform", 3},
+			{12 * time.Second, "base", 3},
+		} {
+			time.Sleep(time.Until(start.Add(ask.after)))
+			all.Go(func() {
+				k := source(ask.namespace)
+				_, _, err := r.Premise(t.Context(), direct, k, "team-a", start, true)
+				if err != nil {
+					t.Errorf("%v: %v", k, err)
+				}
+			})
+			synctest.Wait()
+			if got := r.server.Calls()[readNamespace]; got != ask.reads {
+				t.Errorf("after %v: got %d reads of the namespace, want %d", ask.after, got, ask.reads)
+			}
+		}
+		all.Wait()
 	})
 }
