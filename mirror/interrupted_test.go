@@ -55,6 +55,9 @@ func testInterruptedStart(t *testing.T, objects []runtime.Object, way, resource 
 	s.Hook(apitest.Interruptions[way].Of(resource))
 	defer s.isSafe()
 	defer s.start()()
+	if s.controller.Synced() {
+		t.Error("the caches are full at the start, want them to wait for the watch")
+	}
 	if s.isInterrupted(way, resource, "one", 60, 0); !s.controller.Synced() {
 		t.Error("the caches are not full at the end")
 	}

@@ -45,6 +45,21 @@ func TestNamespaceBecomesATarget(t *testing.T) {
 	}
 }
 
+// TestC65UnclaimedCopyComesIntoScope: the event of its namespace is enough, though
+// no source has its name.
+func TestC65UnclaimedCopyComesIntoScope(t *testing.T) {
+	edit := func(o *Options) { o.NamespaceSelector = "tier=gold" }
+	objects := []runtime.Object{plantest.Namespace("team-a"), copyOf(source(), "team-a")}
+	inSceneWith(objects, edit, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.wantMetric(1, "mirror_copies", "out_of_scope")
+		s.setNamespace("team-a", "tier", "gold")
+		time.Sleep(time.Minute)
+		s.wantNone("team-a")
+		s.wantMetric(0, "mirror_copies", "out_of_scope")
+	})(t)
+}
+
 // TestC47NamespaceWithManyLabels: it is a target as every other. Each of its
 // labels counts, so it can opt out.
 func TestC47NamespaceWithManyLabels(t *testing.T) {

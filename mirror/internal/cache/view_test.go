@@ -143,3 +143,13 @@ func TestTargetsComeInRandomOrder(t *testing.T) {
 		t.Errorf("got %v first in 20 fan-outs, want different ones", slices.Collect(maps.Keys(firsts)))
 	}
 }
+
+// TestNamespacesAreStripped: a thousand of them need no memory for what nobody asks.
+func TestNamespacesAreStripped(t *testing.T) {
+	ns := plantest.Namespace("team-a", "tier", "gold")
+	ns.Annotations = map[string]string{"note": "long"}
+	got := newStill(t, ns).Namespace("team-a")
+	if got == nil || len(got.Annotations) > 0 || got.Labels["tier"] != "gold" {
+		t.Errorf("got %v, want it with its labels alone", got)
+	}
+}

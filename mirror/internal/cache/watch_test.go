@@ -19,10 +19,12 @@ type pagedConfigMaps struct {
 	typedcorev1.ConfigMapInterface
 	pages, expire int // the page whose continue token is too old; 0: none
 	limits        []int64
+	selectors     []string
 }
 
 func (p *pagedConfigMaps) List(_ context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
 	p.limits = append(p.limits, o.Limit)
+	p.selectors = append(p.selectors, o.LabelSelector)
 	if len(p.limits) == p.expire {
 		return nil, apierrors.NewResourceExpired("too old")
 	}
@@ -46,9 +48,12 @@ func TestListsComeInPages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &pagedConfigMaps{pages: 4, expire: tc.expire}
-			list, err := list(t.Context(), p, "", c.stripConfigMap)
+			list, err := list(t.Context(), p, "mirror", c.stripConfigMap)
 			if !slices.Equal(p.limits, tc.want) || apierrors.IsResourceExpired(err) != (tc.expire > 0) {
 				t.Errorf("got limits %v, error %v, want %v", p.limits, err, tc.want)
+			}
+			if other := slices.IndexFunc(p.selectors, func(s string) bool { return s != "mirror" }); other >= 0 {
+				t.Errorf("got the selectors %q, want only what is mirrored", p.selectors)
 			}
 			if err != nil {
 				return

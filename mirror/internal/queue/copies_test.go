@@ -1,10 +1,12 @@
 package queue
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 )
 
 type key = types.NamespacedName
@@ -117,5 +119,50 @@ func TestMovedKeysLeaveNothing(t *testing.T) {
 				t.Fatalf("got %d keys in the flow %s of 4, want a bound", n, flow)
 			}
 		}
+	}
+}
+
+// named keeps the names by which queues ask for their metrics. A nil metric counts
+// nothing.
+type named struct {
+	workqueue.MetricsProvider
+	depths, retries []string
+}
+
+type noMetric struct{}
+
+func (noMetric) Inc()            {}
+func (noMetric) Dec()            {}
+func (noMetric) Set(float64)     {}
+func (noMetric) Observe(float64) {}
+
+func (n *named) NewDepthMetric(name string) workqueue.GaugeMetric {
+	n.depths = append(n.depths, name)
+	return noMetric{}
+}
+
+func (n *named) NewRetriesMetric(name string) workqueue.CounterMetric {
+	n.retries = append(n.retries, name)
+	return noMetric{}
+}
+
+func (*named) NewAddsMetric(string) workqueue.CounterMetric           { return noMetric{} }
+func (*named) NewLatencyMetric(string) workqueue.HistogramMetric      { return noMetric{} }
+func (*named) NewWorkDurationMetric(string) workqueue.HistogramMetric { return noMetric{} }
+func (*named) NewUnfinishedWorkSecondsMetric(string) workqueue.SettableGaugeMetric {
+	return noMetric{}
+}
+func (*named) NewLongestRunningProcessorSecondsMetric(string) workqueue.SettableGaugeMetric {
+	return noMetric{}
+}
+
+// TestMetricsHaveTheName of the queue, in dashboards and alerts.
+func TestMetricsHaveTheName(t *testing.T) {
+	all := &named{}
+	workqueue.SetProvider(all) // the first call counts
+	q := NewCopies("mirror")
+	defer q.ShutDown()
+	if want := []string{"mirror"}; !slices.Equal(all.depths, want) || !slices.Equal(all.retries, want) {
+		t.Errorf("got depths of %q and retries of %q, want both of %q", all.depths, all.retries, want)
 	}
 }

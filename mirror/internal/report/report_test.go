@@ -358,6 +358,24 @@ func TestRefusedThenOver(t *testing.T) {
 	}
 }
 
+// TestRefusedMayHaveBeenSent: a message without an answer may be the newest event.
+// When what it is about is over, the Mirrored is due again.
+func TestRefusedMayHaveBeenSent(t *testing.T) {
+	r := newReporter()
+	calm := targets{plan.StateSynced: {"a"}}
+	r.send(0, summaryOf(source(), calm))
+	warning := summaryOf(source(), targets{plan.StatePending: {"a"}, plan.StateForeign: {"b"}})
+	r.now = r.now.Add(report.Spacing)
+	due, _ := r.Next(warning.Messages(r.now), r.now)
+	if due == nil {
+		t.Fatal("got no message, want Foreign")
+	}
+	r.Refused(due, r.now, report.Refusal{})
+	if again := r.send(report.Spacing, summaryOf(source(), calm)); len(again) != 1 {
+		t.Errorf("got %q, want Mirrored again", again)
+	}
+}
+
 // TestBeginWithoutUID is about a source that no process has seen.
 func TestBeginWithoutUID(t *testing.T) {
 	r := &reporter{now: time.Unix(5000, 0)}

@@ -61,7 +61,7 @@ func (s *Sent) Begin(uid types.UID) {
 		return
 	}
 	before := s.last
-	*s = Sent{uid: uid, last: map[string]sent{}, tries: s.tries}
+	*s = Sent{uid: uid, last: map[string]sent{}}
 	for reason, l := range before {
 		s.last[reason] = sent{at: l.at}
 	}

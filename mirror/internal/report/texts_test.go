@@ -89,6 +89,10 @@ func TestTextsFitAnEvent(t *testing.T) {
 			if (m.Type == corev1.EventTypeNormal) != normal || m.Annotations[domain+"instance"] != "default" {
 				t.Errorf("got type %q and annotations %v", m.Type, m.Annotations)
 			}
+			hasCounts := reason == plan.ReasonNoTargets || reason == plan.ReasonMirrored
+			if got := m.Annotations[domain+"synced"]; (got != "") != hasCounts {
+				t.Errorf("got %q copies in sync in an annotation, want the number %v", got, hasCounts)
+			}
 			hasVersion := reason == plan.ReasonReservedName || reason == plan.ReasonInvalidAnnotation ||
 				reason == plan.ReasonNoTargets || reason == plan.ReasonMirrored
 			if got := m.Annotations[domain+"version"]; got != map[bool]string{true: "7"}[hasVersion] {
@@ -222,5 +226,19 @@ func TestAnnotationsOfExpiring(t *testing.T) {
 	from, until := m.Annotations[plan.EventFrom], m.Annotations[plan.EventUntil]
 	if from != "1970-01-01T01:23:20Z" || until != "1970-01-01T01:27:20Z" {
 		t.Errorf("got from %s until %s, want the first deletion and the last", from, until)
+	}
+}
+
+// TestTextOfIncompleteExpiry: a line that cannot wait for all copies to be counted says so.
+func TestTextOfIncompleteExpiry(t *testing.T) {
+	x := report.Expiry{}
+	x.Add(plan.Unclaimed{Rule: plan.SourceGone}, "team-a", now)
+	for isIncomplete, want := range map[bool]string{
+		false: "1 copy in ",
+		true:  "At least 1 copy in ",
+	} {
+		if got := x.Text(rules, 10, isIncomplete); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want it to begin with %q", got, want)
+		}
 	}
 }

@@ -99,7 +99,6 @@ func (q *Queue) Next(uid types.UID) (k types.NamespacedName, ok bool) {
 	if n == nil || len(n.targets) == 0 || q.isOrdinary(n) {
 		return k, false
 	}
-	n.inTime = false
 	k = n.targets[0]
 	n.targets = n.targets[1:]
 	return k, true
@@ -157,7 +156,7 @@ func (q *Queue) Forget(uid types.UID) {
 // isSlow reports whether ordinary workers may not serve the namespace: its next
 // call may take longer than an ordinary one.
 func (q *Queue) isSlow(n *namespace) bool {
-	return n != nil && n.took > 0 && growthFactor*n.took >= q.ordinary.limit()
+	return n != nil && growthFactor*n.took >= q.ordinary.limit()
 }
 
 // isOrdinary reports whether a namespace that was slow is so no longer, because

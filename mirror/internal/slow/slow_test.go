@@ -91,6 +91,24 @@ func (q calls) averages(d time.Duration) {
 	}
 }
 
+// slowAfterOrdinary makes an ordinary write and, after it, one in a slow namespace
+// that takes a time.
+func (q calls) slowAfterOrdinary(d time.Duration) {
+	_, _ = q.write("c", slow.Ordinary, ms, nil)
+	time.Sleep(ms)
+	_, _ = q.write("b", slow.Whole, d, nil)
+}
+
+// cuts makes a quick write in each of n namespaces, and then one that is cut.
+func (q calls) cuts(n int) {
+	for i := range n {
+		_, _ = q.write(types.UID(fmt.Sprint(i)), slow.Ordinary, ms, nil)
+	}
+	for i := range n {
+		q.hang(types.UID(fmt.Sprint(i)), slow.Ordinary)
+	}
+}
+
 // isSlow reports whether a target waits for a turn of the namespace.
 func (q calls) isSlow(uid types.UID) bool { return q.Put(uid, settings, nil) }
 
@@ -169,20 +187,22 @@ func TestAverage(t *testing.T) {
 			time.AfterFunc(10*ms, func() { _, _ = q.write("c", slow.Ordinary, ms, nil) })
 			_, _ = q.write("b", slow.Whole, 300*ms, nil) // not beyond the bound
 		}, limit},
-		"slow writes after an ordinary call": {func(q calls) {
-			_, _ = q.write("c", slow.Ordinary, ms, nil)
-			_, _ = q.write("b", slow.Whole, 5*time.Second, nil)
-		}, limit},
+		"slow writes after an ordinary call": {func(q calls) { q.slowAfterOrdinary(5 * time.Second) }, limit},
+		"writes of more than four limits":    {func(q calls) { q.slowAfterOrdinary(410 * ms) }, limit},
+		"writes of less than four limits":    {func(q calls) { q.slowAfterOrdinary(390 * ms) }, 1740 * ms},
 		"slow writes after one, and many that were quick are cut": {func(q calls) {
-			for i := range 32 {
-				_, _ = q.write(types.UID(fmt.Sprint(i)), slow.Ordinary, ms, nil)
-			}
-			for i := range 32 {
-				q.hang(types.UID(fmt.Sprint(i)), slow.Ordinary)
-			}
+			q.cuts(32)
 			_ = q.Read(context.Background(), "c", slow.Ordinary, takes(ms, nil)) // does not count
 			_, _ = q.write("b", slow.Whole, 500*ms, nil)
 		}, 810 * ms},
+		"slow writes after one, and fewer are cut": {func(q calls) {
+			q.cuts(31)
+			_, _ = q.write("b", slow.Whole, 500*ms, nil)
+		}, limit},
+		"slow writes after many were cut, and one answered": {func(q calls) {
+			q.cuts(32)
+			q.slowAfterOrdinary(500 * ms)
+		}, limit},
 		"slow writes, while reads are answered": {func(q calls) {
 			time.AfterFunc(10*ms, func() { _ = q.Read(context.Background(), "c", slow.Ordinary, takes(ms, nil)) })
 			_, _ = q.write("b", slow.Whole, 500*ms, nil)
@@ -221,7 +241,38 @@ func TestSecondChance(t *testing.T) {
 	refused := func(q calls) { _, _ = q.write("a", slow.Ordinary, limit, errRefused) }
 	inTime := func(q calls) { _, _ = q.write("a", slow.Ordinary, limit-1, errRefused) }
 	succeeds := func(q calls) { _, _ = q.write("a", slow.Ordinary, 2*limit-1, nil) } // the API server may be slow
+	broken := func(q calls) { _, _ = q.write("a", slow.Ordinary, ms, errBroken) }
 	other := func(q calls) { _, _ = q.write("b", slow.Ordinary, ms, nil) }
+	passes := func(d time.Duration) func(calls) { return func(calls) { time.Sleep(d) } }
+	// otherAfter has another one answered a time after the call that hangs begins.
+	otherAfter := func(d time.Duration) func(calls) {
+		return func(q calls) {
+			time.AfterFunc(d-ms, func() { other(q) })
+			hangs(q)
+		}
+	}
+	slower := func(q calls) { // the limit is 144 ms when the call that hangs is cut
+		go func() { _, _ = q.write("b", slow.Ordinary, 90*ms, nil) }()
+		hangs(q)
+	}
+	othersQuick := func(q calls) {
+		for i := range 11 {
+			_, _ = q.write(types.UID(fmt.Sprint(i)), slow.Ordinary, ms, nil)
+		}
+	}
+	othersCut := func(q calls) { // one each second
+		for i := range 11 {
+			time.Sleep(time.Second - 2*limit)
+			q.hang(types.UID(fmt.Sprint(i)), slow.Ordinary)
+		}
+	}
+	lateInATurn := func(q calls) {
+		other(q)
+		time.Sleep(ms)
+		_, _ = q.write("a", slow.Whole, 5*time.Second, nil)
+		q.Put("a", settings, nil)
+		q.turn(slow.Whole, ms)
+	}
 	atOnce := func(q calls) { // others are answered all the time, also between the two cuts
 		for i := range 15 {
 			if i < 2 {
@@ -231,10 +282,7 @@ func TestSecondChance(t *testing.T) {
 			other(q)
 		}
 	}
-	otherMeanwhile := func(q calls) {
-		time.AfterFunc(limit/2, func() { other(q) })
-		hangs(q)
-	}
+	otherMeanwhile := otherAfter(limit / 2)
 	written := func(q calls) { q.Written("a") }
 	forget := func(q calls) { q.Forget("a") }
 	for name, tc := range map[string]struct {
@@ -249,7 +297,11 @@ func TestSecondChance(t *testing.T) {
 		"two, and no answer between":  {steps{quick, hangs, hangs, hangs}, false},
 		"a stall ends in the second":  {steps{quick, hangs, otherMeanwhile}, false},
 		"a stall ends before it":      {steps{quick, hangs, other, otherMeanwhile}, true},
-		"no answer for 10 s":          {steps{quick, hangs, func(calls) { time.Sleep(10 * time.Second) }, hangs}, true},
+		"another stall":               {steps{quick, hangs, other, passes(2 * limit), otherMeanwhile}, true},
+		"among answers":               {steps{quick, otherAfter(limit - 10*ms), otherAfter(10 * ms)}, true},
+		"no answer for 9 s":           {steps{quick, hangs, passes(9 * time.Second), hangs}, false},
+		"no answer for 10 s":          {steps{quick, hangs, passes(10 * time.Second), hangs}, true},
+		"others are cut meanwhile":    {steps{othersQuick, quick, hangs, othersCut, hangs}, true},
 		"two at once":                 {steps{quick, atOnce}, false},
 		"two at once, one after them": {steps{quick, atOnce, other, hangs}, true},
 		"one refused late, one cut":   {steps{quick, refused, other, hangs}, true},
@@ -258,6 +310,9 @@ func TestSecondChance(t *testing.T) {
 		"the watch shows the first":   {steps{quick, hangs, written, other, hangs}, false},
 		"the first in another":        {steps{quick, func(q calls) { q.hang("b", slow.Ordinary) }, hangs}, false},
 		"quick calls in another":      {steps{func(q calls) { q.averages(ms) }, hangs}, true},
+		"the connection broke before": {steps{broken, hangs}, true},
+		"calls become slower":         {steps{slower}, true},
+		"after a late one in a turn":  {steps{lateInATurn, hangs}, true},
 		"after one in a turn":         {steps{quick, func(q calls) { q.hang("a", slow.Growing) }, hangs}, true},
 		"after a quick one in a turn": {steps{func(q calls) { _, _ = q.write("a", slow.Whole, ms, nil) }, hangs}, false},
 		"the namespace is a new one":  {steps{quick, forget, hangs}, true},
@@ -332,8 +387,25 @@ func TestWhatEndsSlowness(t *testing.T) {
 			if k, ok := q.Next(uid); ok != tc.waits || ok && k != settings {
 				t.Errorf("got the turn of %v, %v, want one %v", k, ok, tc.waits)
 			}
+			q.EndTurn(uid) // also of a namespace that is gone
 		}))
 	}
+	t.Run("its write is shown, and it is slow anew", inVirtualTime(func(t *testing.T, q calls) {
+		q.hang("a", slow.Ordinary)
+		q.Put("a", settings, slow.ErrCut)
+		q.Written("a")
+		for range 2 {
+			q.hang("a", slow.Ordinary)
+			_, _ = q.write("b", slow.Ordinary, ms, nil)
+		}
+		uid, _ := q.Get() // its former place
+		if k, ok := q.Next(uid); ok {
+			t.Errorf("got the turn of %v, want none: no target waits", k)
+		}
+		if !q.isSlow("a") {
+			t.Error("got it quick")
+		}
+	}))
 	t.Run("a call answered in time, and no target waits", inVirtualTime(func(t *testing.T, q calls) {
 		q.hang("a", slow.Ordinary)
 		if _, _ = q.write("a", slow.Ordinary, ms, nil); q.isSlow("a") {
@@ -357,6 +429,9 @@ func TestShortTurnsHavePrecedence(t *testing.T) {
 			}
 			if uid, _ := q.Get(); uid != want {
 				t.Errorf("got the turn of %s, want that of %s", uid, want)
+			}
+			if n := q.Len(); n != 1 {
+				t.Errorf("got %d namespaces behind it, want the other one", n)
 			}
 		}))
 	}
@@ -388,6 +463,13 @@ func TestTurnDecides(t *testing.T) {
 			}))
 		}
 	}
+	t.Run("slow, and its only target", inVirtualTime(func(t *testing.T, q calls) {
+		q.hang("a", slow.Ordinary)
+		q.Put("a", settings, nil)
+		if back := q.turn(slow.Whole, limit); len(back) > 0 || !q.isSlow("a") {
+			t.Errorf("got %v back, and slow %v, want it slow", back, q.isSlow("a"))
+		}
+	}))
 	t.Run("ordinary calls take as long", inVirtualTime(func(t *testing.T, q calls) {
 		q.hang("a", slow.Ordinary)
 		q.Put("a", settings, nil)
@@ -427,14 +509,15 @@ func TestTurnsGoByNamespace(t *testing.T) {
 	})
 }
 
-// TestPaces: a growing call has four times what the last one in the namespace took, and a whole one is not cut.
+// TestPaces: a growing call has four times what the last one in the namespace took, and a whole one is not cut. An
+// ordinary one, of a worker that began before the namespace was slow, has no more time than elsewhere.
 func TestPaces(t *testing.T) {
 	run(t, func(t *testing.T, q calls) {
 		got := []time.Duration{q.hang("a", slow.Ordinary), q.hang("a", slow.Growing), q.hang("a", slow.Growing),
 			q.hang("a", slow.Whole), q.hang("a", slow.Growing)}
 		_, _ = q.write("a", slow.Whole, 3*limit, errRefused)
-		got = append(got, q.hang("a", slow.Growing))
-		want := []time.Duration{2 * limit, 4 * limit, 16 * limit, 0, 0, 12 * limit}
+		got = append(got, q.hang("a", slow.Growing), q.hang("a", slow.Ordinary))
+		want := []time.Duration{2 * limit, 4 * limit, 16 * limit, 0, 0, 12 * limit, 2 * limit}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("got cuts after %v, want %v", got, want)
 		}
@@ -448,16 +531,23 @@ func TestReadMakesNoNamespaceSlow(t *testing.T) {
 		if !errors.Is(err, slow.ErrReadCut) || q.isSlow("a") {
 			t.Errorf("got %v and a namespace that is slow %v, want a cut alone", err, q.isSlow("a"))
 		}
-		for range 2 { // in the second turn, too
-			if !q.Put("a", settings, slow.ErrReadCut) {
-				t.Fatal("got no wait for a turn after a cut")
-			}
+		other := types.NamespacedName{Namespace: "team-a", Name: "other"}
+		if !q.Put("a", settings, slow.ErrReadCut) || !q.Put("a", other, slow.ErrReadCut) {
+			t.Fatal("got no wait for a turn after a cut")
+		}
+		for _, want := range []types.NamespacedName{settings, other} { // each has a turn
 			uid, _ := q.Get()
 			k, ok := q.Next(uid)
-			if err := q.Read(t.Context(), uid, slow.Growing, takes(time.Minute, nil)); k != settings || !ok || err != nil {
+			if err := q.Read(t.Context(), uid, slow.Growing, takes(time.Minute, nil)); k != want || !ok || err != nil {
 				t.Errorf("got the turn of %v, %v, and %v", k, ok, err)
 			}
-			q.EndTurn(uid)
+			err := q.Read(t.Context(), uid, slow.Growing, takes(ms, errRefused))
+			if !errors.Is(err, errRefused) {
+				t.Errorf("got %v of a read that is refused", err)
+			}
+			if back := q.EndTurn(uid); len(back) > 0 {
+				t.Errorf("got %v back before its turn", back)
+			}
 			q.Done(uid)
 		}
 		if namespaces, _ := q.Known(); namespaces > 0 {
@@ -519,6 +609,14 @@ func TestErrorsOfACallAreNotLogged(t *testing.T) {
 		klog.FromContext(ctx).Info("news")
 		return errRefused
 	})
+	ctx = klog.NewContext(t.Context(), klog.Logger{})
+	none := slow.NewQueue("test", isAnswer).Write(ctx, "a", slow.Ordinary, func(ctx context.Context) error {
+		klog.FromContext(ctx).Info("to nobody")
+		return nil
+	})
+	if none != nil {
+		t.Errorf("got %v of a caller that logs nothing", none)
+	}
 	if logged := out.String(); !errors.Is(err, errRefused) || strings.Contains(logged, "an error") ||
 		!strings.Contains(logged, "news") {
 		t.Errorf("got error %v and the log %q, want the error returned and only news logged", err, logged)
