@@ -28,8 +28,8 @@ var otherTools = map[string]otherTool{
 func TestDocsMove(t *testing.T) {
 	t.Parallel()
 	for name, tool := range otherTools {
-		t.Run(name, func(t *testing.T) { // one at a time: the commands concern all namespaces
-			move(suite.New(t, "a", "b", "c"), name, tool)
+		t.Run(name, func(t *testing.T) {
+			move(suite.NewAlone(t, "a", "b", "c"), name, tool) // the commands reach every namespace of a cluster
 		})
 	}
 }
@@ -46,7 +46,7 @@ func move(w *suite.World, name string, tool otherTool) {
 	w.Start()
 
 	const shown = `annotations.reflector\.v1\.k8s\.emberstack\.com/reflects`
-	w.Sh(ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "while read", shown, tool.mark)))
+	w.Sh(ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "github.io/adopt=true", shown, tool.mark)))
 	publish := manual.Commands(w, "deploy/docs/moving.md", "label configmap settings -n platform mirror=true")
 	w.Sh(ofManual(w, publish))
 	source := w.Live(w.Home, "settings")

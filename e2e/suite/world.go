@@ -48,7 +48,8 @@ func New(t *testing.T, targets ...string) *World {
 	return newAt(t, Shared(t), targets...)
 }
 
-// NewAlone creates a world on a cluster of its own, for a test that harms the control plane.
+// NewAlone creates a world on a cluster of its own, for a test that harms the
+// control plane, or whose commands reach the namespaces of every world.
 func NewAlone(t *testing.T, targets ...string) *World {
 	t.Helper()
 	return newAt(t, siteOf(t), targets...)
