@@ -12,61 +12,87 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestC70States is the table of the help, once by an admin and once by a publisher, who has edit in the namespace of
-// the sources: both have the same exit code and the same first line. Each change is followed by a wait at once: a
-// report from before the change does not count. More targets than the first page of a list has are in sync. A tenant
-// has view in a target: no command is for another namespace.
-func TestC70States(t *testing.T) {
+// owners are the two that ask about the same sources: an admin, and a publisher,
+// who has edit in the namespace of the sources. Both have the same exit code and
+// the same first line.
+type owners struct {
+	*suite.World
+	publisher *user
+}
+
+func newOwners(w *suite.World) owners { return owners{w, newMember(w, "edit", w.Home)} }
+
+func (o owners) both(code int, command string, texts ...string) {
+	o.Helper()
+	first, _, _ := strings.Cut(admin(o.World).says(code, command, texts...).out, "\n")
+	o.publisher.says(code, command, append(texts, first)...)
+}
+
+func (o owners) bothUntil(code int, command string, texts ...string) {
+	o.Helper()
+	admin(o.World).until(code, command, texts...)
+	o.both(code, command, texts...)
+}
+
+// arrives waits for the source, at once after a change of it.
+func (o owners) arrives(counts string, targets ...string) {
+	o.Helper()
+	o.both(0, "wait platform/settings", "platform/settings: InSync, "+counts, "!will be deleted")
+	o.ExpectInSync(o.Live(o.Home, "settings"), targets...)
+}
+
+func (o owners) edit(options ...suite.Option) { o.Edit(o.Home, "settings", options...) }
+
+// TestC70Changes follows each change of a source by a wait at once: a report from
+// before the change does not count. More targets than the first page of a list has
+// are in sync.
+func TestC70Changes(t *testing.T) {
 	t.Parallel()
-	w := suite.New(t, "a", "b", "c")
+	w := newOwners(suite.New(t, "a", "b", "c"))
 	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
 	w.CreateMany(30)
-	publisher, tenant := newMember(w, "edit", w.Home), newMember(w, "view", a)
-	both := func(code int, command string, texts ...string) {
-		t.Helper()
-		first, _, _ := strings.Cut(admin(w).says(code, command, texts...).out, "\n")
-		publisher.says(code, command, append(texts, first)...)
-	}
-	bothUntil := func(code int, command string, texts ...string) {
-		t.Helper()
-		admin(w).until(code, command, texts...)
-		both(code, command, texts...)
-	}
 	w.CreateSource(w.Home, "settings", suite.WithAnnotation(plan.PrefixAnnotation, a))
-	both(2, "status platform/settings", "platform/settings: NotKnown\nno controller of instance ")
-	both(2, "wait platform/settings --timeout=5s", "Timed out after ")
+	w.both(2, "status platform/settings", "platform/settings: NotKnown\nno controller of instance ")
+	w.both(2, "wait platform/settings --timeout=5s", "Timed out after ")
 	p := w.Start(suite.Graced(time.Hour)...)
-	arrives := func(counts string, targets ...string) {
-		t.Helper()
-		both(0, "wait platform/settings", "platform/settings: InSync, "+counts, "!will be deleted")
-		w.ExpectInSync(w.Live(w.Home, "settings"), targets...)
-	}
-	edit := func(options ...suite.Option) { w.Edit(w.Home, "settings", options...) }
-	arrives("1 synced", a)
-	edit(suite.WithoutAnnotation(plan.PrefixAnnotation))
-	arrives("33 synced", a, b, c)
+	w.arrives("1 synced", a)
+	w.edit(suite.WithoutAnnotation(plan.PrefixAnnotation))
+	w.arrives("33 synced", a, b, c)
 	for _, value := range []string{"one", "two", "one"} { // within ten seconds, and back
-		edit(suite.WithKey("key", value))
-		arrives("33 synced", a, b, c)
+		w.edit(suite.WithKey("key", value))
+		w.arrives("33 synced", a, b, c)
 	}
-	edit(suite.WithAnnotation(plan.RolloutAnnotation, "kubernetes.io/metadata.name="+a), suite.WithKey("key", "three"))
-	arrives("1 synced, 32 held", a)
-	edit(suite.WithoutAnnotation(plan.RolloutAnnotation))
-	arrives("33 synced", a, b, c)
-	edit(suite.WithAnnotation(plan.PrefixAnnotation, a))
-	both(0, "wait platform/settings", "platform/settings: InSync, 1 synced, 32 expiring",
+	w.edit(suite.WithAnnotation(plan.RolloutAnnotation, "kubernetes.io/metadata.name="+a), suite.WithKey("key", "three"))
+	w.arrives("1 synced, 32 held", a)
+	w.edit(suite.WithoutAnnotation(plan.RolloutAnnotation))
+	w.arrives("33 synced", a, b, c)
+	w.edit(suite.WithAnnotation(plan.PrefixAnnotation, a))
+	w.both(0, "wait platform/settings", "platform/settings: InSync, 1 synced, 32 expiring",
 		"\nExpiring: 32 copies in 32 namespaces")
-	both(0, "status -n platform", "UNTIL", "  Expiring")
-	edit(suite.WithoutAnnotation(plan.PrefixAnnotation))
-	arrives("33 synced", a, b, c)
+	w.both(0, "status -n platform", "UNTIL", "  Expiring")
+	w.edit(suite.WithoutAnnotation(plan.PrefixAnnotation))
+	w.arrives("33 synced", a, b, c)
 	// Without a controller the last report is of another version.
 	w.Stop(p)
-	edit(suite.WithKey("key", "four"))
+	w.edit(suite.WithKey("key", "four"))
 	for _, command := range []string{"status", "wait --timeout=5s", "wait --timeout=5s --ignore-blocked"} {
-		both(1, command+" platform/settings", "platform/settings: Pending")
+		w.both(1, command+" platform/settings", "platform/settings: Pending")
 	}
-	p = w.Start(suite.Graced(time.Hour)...)
-	arrives("33 synced", a, b, c)
+	w.Start(suite.Graced(time.Hour)...)
+	w.arrives("33 synced", a, b, c)
+}
+
+// TestC70States is the table of the help. A tenant has view in a target: no
+// command is for another namespace.
+func TestC70States(t *testing.T) {
+	t.Parallel()
+	w := newOwners(suite.New(t, "a", "b", "c"))
+	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
+	w.CreateMany(30)
+	tenant := newMember(w.World, "view", a)
+	w.CreateSource(w.Home, "settings")
+	p := w.Start(suite.Graced(time.Hour)...)
+	w.arrives("33 synced", a, b, c)
 
 	lift := w.FillQuota(c, 2)
 	w.CreateSource(w.Home, "rejected")
@@ -97,25 +123,25 @@ func TestC70States(t *testing.T) {
 		{1, 1, 1, "frozen", "platform/frozen: Frozen\n"},
 		{1, 1, 1, "nowhere", "platform/nowhere: NoTargets\n"},
 	} {
-		w.Row(row.source, func(w *suite.World) {
-			for _, u := range []*user{admin(w), publisher.in(w)} {
+		w.Row(row.source, func(in *suite.World) {
+			for _, u := range []*user{admin(in), w.publisher.in(in)} {
 				u.says(row.ignoring, "wait --ignore-blocked platform/"+row.source, row.first)
 				u.says(row.wait, "wait --timeout=5s platform/"+row.source, row.first)
 				u.says(row.status, "status platform/"+row.source, row.first)
 			}
 		})
 	}
-	both(1, "status platform/rejected", "\nWriteFailed: ", "exceeded quota: no-more")
-	both(1, "status -n platform --problems", "blocked  Foreign  ", "rejected  WriteFailed  ",
+	w.both(1, "status platform/rejected", "\nWriteFailed: ", "exceeded quota: no-more")
+	w.both(1, "status -n platform --problems", "blocked  Foreign  ", "rejected  WriteFailed  ",
 		"frozen  InvalidAnnotation  ",
 		"nowhere  NoTargets  ", "!settings  ")
 	lift()
-	both(0, "wait platform/rejected platform/settings", "platform/rejected: InSync", "platform/settings: InSync")
-	both(1, "wait platform/rejected platform/blocked", "platform/rejected: InSync", "platform/blocked: Blocked")
-	both(0, "explain platform/blocked", "ConfigMap platform/blocked is a source: kubectl mirror status ")
-	both(1, "status -n platform", "settings  InSync", "blocked  Blocked", "frozen  Frozen", "nowhere  NoTargets")
+	w.both(0, "wait platform/rejected platform/settings", "platform/rejected: InSync", "platform/settings: InSync")
+	w.both(1, "wait platform/rejected platform/blocked", "platform/rejected: InSync", "platform/blocked: Blocked")
+	w.both(0, "explain platform/blocked", "ConfigMap platform/blocked is a source: kubectl mirror status ")
+	w.both(1, "status -n platform", "settings  InSync", "blocked  Blocked", "frozen  Frozen", "nowhere  NoTargets")
 	w.Delete(b, inTheWay.Name) // the controller notices that within a minute
-	bothUntil(0, "status platform/blocked", "platform/blocked: InSync, 2 synced", "!Foreign")
+	w.bothUntil(0, "status platform/blocked", "platform/blocked: InSync, 2 synced", "!Foreign")
 
 	// A source that is gone, or has another label: until when its copies stay, and how to keep them.
 	w.Delete(w.Home, "rejected")
@@ -123,14 +149,14 @@ func TestC70States(t *testing.T) {
 	w.WaitEvent(w.Home, "rejected", plan.ReasonExpiring, "33 copies in ")
 	w.WaitEvent(w.Home, "blocked", plan.ReasonExpiring, "2 copies in ")
 	for _, command := range []string{"status", "wait"} {
-		both(1, command+" platform/rejected", "platform/rejected: Gone, 33 expiring", "Expiring: 33 copies in 33 namespaces")
-		both(1, command+" platform/blocked", "platform/blocked: Gone, 2 expiring",
+		w.both(1, command+" platform/rejected", "platform/rejected: Gone, 33 expiring", "Expiring: 33 copies in 33 namespaces")
+		w.both(1, command+" platform/blocked", "platform/blocked: Gone, 2 expiring",
 			"its label mirror=True does not publish it: "+
 				"kubectl label configmap/blocked -n platform mirror=true --overwrite")
 	}
 	w.Edit(w.Home, "blocked", suite.WithLabel(w.Label, plan.SourceValue))
-	both(0, "wait platform/blocked", "platform/blocked: InSync, 2 synced", "!will be deleted")
-	for _, u := range []*user{admin(w), tenant} {
+	w.both(0, "wait platform/blocked", "platform/blocked: InSync, 2 synced", "!will be deleted")
+	for _, u := range []*user{admin(w.World), tenant} {
 		u.says(2, "wait team-a/settings",
 			"no source team-a/settings: ConfigMap team-a/settings is a copy of platform/settings, ")
 	}
@@ -138,16 +164,16 @@ func TestC70States(t *testing.T) {
 
 	// The flags rule out a source, which changes then, and one that is gone expires within a second.
 	p = w.Start("--source-namespace=elsewhere", "--deletion-grace=1s")
-	edit(suite.WithKey("key", "five"))
-	bothUntil(1, "status platform/settings", "platform/settings: OutOfScope, 33 out_of_scope\n", "OutOfScope: Version ")
-	both(1, "wait platform/settings", "platform/settings: OutOfScope")
+	w.edit(suite.WithKey("key", "five"))
+	w.bothUntil(1, "status platform/settings", "platform/settings: OutOfScope, 33 out_of_scope\n", "OutOfScope: Version ")
+	w.both(1, "wait platform/settings", "platform/settings: OutOfScope")
 	w.Stop(p)
 	p = w.Start("--deletion-grace=1s")
 	w.WaitGone("rejected", a, b, c)
-	bothUntil(1, "status platform/rejected", "platform/rejected: Gone\nit is no source any more: its copies have been "+
+	w.bothUntil(1, "status platform/rejected", "platform/rejected: Gone\nit is no source any more: its copies have been "+
 		"deleted since", "!Expiring: ")
-	both(1, "wait platform/rejected", "platform/rejected: Gone\n")
-	arrives("33 synced", a, b, c)
+	w.both(1, "wait platform/rejected", "platform/rejected: Gone\n")
+	w.arrives("33 synced", a, b, c)
 	w.Stop(p)
 	const copied = "ConfigMap team-a/settings is a copy of platform/settings, by its annotations, of instance "
 	tenant.prints(0, "explain settings", copied+w.Instance+`. Its content matches its checksum.
@@ -155,11 +181,11 @@ To change that: ask the owner of platform/settings to leave your namespace out, 
 		"if you may patch the namespace, kubectl label namespace team-a mirror=false")
 	w.OptOut(plan.OptOutValue, "a")
 	tenant.says(0, "explain settings", "It is deleted at the end of the deletion grace", "\nTo change that: remove that ")
-	policies.Sh(w, "kubectl delete events -n "+w.Home+" --all") // the API server does that after an hour
-	both(2, "status platform/settings", "platform/settings: NotKnown")
-	both(2, "status platform/rejected", "no source platform/rejected: ")
-	publisher.says(2, "status -A", "cannot find the controller", "mirror-controller-viewer")
-	blind := newPerson(w, "blind", may("", "configmaps", "list", "get"))
+	policies.Sh(w.World, "kubectl delete events -n "+w.Home+" --all") // the API server does that after an hour
+	w.both(2, "status platform/settings", "platform/settings: NotKnown")
+	w.both(2, "status platform/rejected", "no source platform/rejected: ")
+	w.publisher.says(2, "status -A", "cannot find the controller", "mirror-controller-viewer")
+	blind := newPerson(w.World, "blind", may("", "configmaps", "list", "get"))
 	blind.says(2, "status platform/settings", "events is forbidden: ")
 	blind.says(0, "explain platform/blocked", "ConfigMap platform/blocked is a source: ")
 }
