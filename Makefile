@@ -28,9 +28,10 @@ HISTORIES_ACTS ?=
 # From which seed `make soak` plays histories and storm. Empty: a new one each time.
 SOAK_SEED ?=
 # Whose code `make mutants` breaks, such as PKG="mirror/plan mirror/internal/...", and which mutants: those whose names
-# contain a text, or the one of this name.
+# contain a text, or the one of this name. MUTANTS_ARGS="-bound 20s" leaves out tests that would take longer for one.
 PKG ?= mirror/plan
 MUTANTS ?=
+MUTANTS_ARGS ?=
 # Which of the promises `make wires` breaks, by the beginning of its file, such as 05. Empty: all of them.
 WIRE ?=
 unexport HISTORIES HISTORIES_SEED HISTORIES_ACTS # make unit plays fewer, without delays
@@ -137,7 +138,7 @@ race: ## Unit tests with the race detector, on one core each
 mutants: ## Break each condition, statement and constant of PKG=mirror/plan, and print what no test notices
 	$(COMPILE) .. -- -test ./...
 	@# From the environment, for names have quotes.
-	go run ./mirror/apitest/mutants/run -tests ./... -only "$$MUTANTS" $(PKG:%=./%)
+	go run ./mirror/apitest/mutants/run -tests ./... -only "$$MUTANTS" $(MUTANTS_ARGS) $(PKG:%=./%)
 
 .PHONY: wires
 wires: ## Break what one package promises another, one promise at a time: a unit test has to turn red within a minute
@@ -219,7 +220,8 @@ generate: bin/helm ## Render base, components and install.yaml, copy the policie
 	cd e2e && go test ./checks -run '^TestCases' -args -update
 
 .PHONY: verify
-verify: ## Fail if make generate changes something
+verify: ## Fail if make generate changes something, or the list of survivors has mutants that there are no more
+	go run ./mirror/apitest/mutants/run -names
 	rm -rf bin/before && mkdir -p bin && cp -R deploy bin/before
 	$(MAKE) --no-print-directory generate
 	diff -r bin/before deploy

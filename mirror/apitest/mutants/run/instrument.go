@@ -33,10 +33,7 @@ type mutant struct {
 
 func (m mutant) String() string { return m.place + ": " + m.change }
 
-func (m mutant) file() string {
-	file, _, _ := strings.Cut(m.place, " ")
-	return file
-}
+func (m mutant) file() string { return fileOf(m.place) }
 
 // listed is what go list prints of a package.
 type listed struct {

@@ -2,10 +2,14 @@
 // no test notices and that a list of survivors does not have:
 //
 //	run [flags] PACKAGE...
+//	run -names
 //
 // It compiles the tests of each package once, with each mutation behind a number.
 // First it runs each test alone, which shows the mutations that make a difference
 // to that test. Then it runs those tests for each mutation, until one fails.
+//
+// With -names it runs no test. It prints which mutants of the list there are no
+// more, since somebody has edited their code.
 package main
 
 import (
@@ -15,6 +19,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -35,14 +40,20 @@ func main() {
 	flag.IntVar(&c.processes, "processes", runtime.NumCPU(), "how many tests run at a time")
 	flag.StringVar(&c.chosen, "only", "",
 		"what the names of mutants contain, or one name; of one alone the output of tests is shown")
+	flag.DurationVar(&c.bound, "bound", 0, "how long those tests of a package may take alone that look for one mutant; "+
+		"0: as long as it takes. Without it, one that survives costs minutes in mirror.")
+	namesAlone := flag.Bool("names", false, "compare the list with the code, and run no test")
 	flag.Parse()
-	if flag.NArg() == 0 {
+	run := func() error { return c.run(flag.Args()) }
+	if *namesAlone {
+		run = c.compareNames
+	} else if flag.NArg() == 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := c.run(flag.Args()); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		if errors.Is(err, errSurvivors) {
+		if errors.Is(err, errSurvivors) || errors.Is(err, errUnknown) {
 			os.Exit(1)
 		}
 		os.Exit(2)
@@ -54,12 +65,14 @@ type check struct {
 	out, list, others, chosen string
 	processes                 int
 	patience                  time.Duration // see the constant
+	bound                     time.Duration // of the tests of a package for one mutant; 0: none
 	started                   time.Time
 	stdout, results           io.Writer
 
 	mutants []mutant     // by number
 	alive   map[int]bool // by number: no test has noticed them
 	reached map[int]bool // by number: they made a difference to a test
+	unasked map[int]bool // by number: the bound left tests out that might notice them
 	late    int          // how many were noticed as a test did not end
 }
 
@@ -92,7 +105,7 @@ func (c *check) run(packages []string) (err error) {
 	if c.mutants, err = instrument(own, c.out); err != nil {
 		return err
 	}
-	c.alive, c.reached = map[int]bool{}, map[int]bool{}
+	c.alive, c.reached, c.unasked = map[int]bool{}, map[int]bool{}, map[int]bool{}
 	for number, m := range c.mutants {
 		if number > 0 && strings.Contains(m.String(), c.chosen) {
 			c.alive[number] = true
@@ -127,17 +140,17 @@ func (c *check) run(packages []string) (err error) {
 
 // judge prints what is left.
 func (c *check) judge(made int, survivors []string) error {
-	var listed, unlisted int
-	numbers := map[string]int{}
-	files := map[string]bool{}
+	var listed, unlisted, undecided int
+	numbers := c.numbers()
 	for number, m := range c.mutants[1:] {
 		number++
-		numbers[m.String()] = number
-		files[m.file()] = true
 		switch {
 		case !c.alive[number]:
 		case slices.Contains(survivors, m.String()):
 			listed++
+		case c.unasked[number]:
+			undecided++
+			fmt.Fprintln(c.stdout, "UNDECIDED", m)
 		case c.reached[number]:
 			unlisted++
 			fmt.Fprintln(c.stdout, "SURVIVES", m)
@@ -147,22 +160,84 @@ func (c *check) judge(made int, survivors []string) error {
 		}
 	}
 	for _, name := range survivors {
-		file, _, _ := strings.Cut(name, " ")
-		file = strings.TrimSuffix(file, ":")
-		number, isThere := numbers[name]
-		switch {
-		case c.chosen != "", !files[file], c.alive[number]:
-		case isThere:
+		if number := numbers[name]; c.chosen == "" && number > 0 && !c.alive[number] {
 			fmt.Fprintln(c.stdout, "NOTICED, though the list of survivors has it:", name)
-		default:
-			unlisted++
-			fmt.Fprintln(c.stdout, "NO SUCH MUTANT as the list of survivors has:", name)
 		}
+	}
+	if c.chosen == "" {
+		unlisted += c.printUnknown(survivors)
 	}
 	c.print("%d killed, %d of them as a test did not end; %d survive that are listed, %d not",
 		made-len(c.alive), c.late, listed, unlisted)
+	if undecided > 0 {
+		c.print("%d undecided: without a bound, further tests might notice them", undecided)
+	}
 	if unlisted > 0 {
 		return errSurvivors
+	}
+	return nil
+}
+
+// numbers returns the numbers of the mutants by their names.
+func (c *check) numbers() map[string]int {
+	numbers := map[string]int{}
+	for number, m := range c.mutants {
+		numbers[m.String()] = number
+	}
+	return numbers
+}
+
+// printUnknown prints those names for which there is no mutant, in the files that
+// were mutated, and returns how many there are.
+func (c *check) printUnknown(names []string) (unknown int) {
+	numbers := c.numbers()
+	isMutated := map[string]bool{}
+	for _, m := range c.mutants {
+		isMutated[m.file()] = true
+	}
+	for _, name := range names {
+		if numbers[name] == 0 && isMutated[fileOf(name)] {
+			unknown++
+			fmt.Fprintln(c.stdout, "NO SUCH MUTANT as the list of survivors has:", name)
+		}
+	}
+	return unknown
+}
+
+// fileOf returns the file that the name of a mutant begins with.
+func fileOf(name string) string {
+	file, _, _ := strings.Cut(name, " ")
+	return strings.TrimSuffix(file, ":")
+}
+
+// errUnknown is the error of a list with mutants that there are no more.
+var errUnknown = errors.New("the list has mutants whose code was edited")
+
+// compareNames returns errUnknown if there is no mutant for a name in the list.
+func (c *check) compareNames() error {
+	survivors, err := readSurvivors(c.list)
+	if err != nil {
+		return err
+	}
+	packages := map[string]bool{}
+	for _, name := range survivors {
+		packages["./"+path.Dir(fileOf(name))] = true
+	}
+	own, err := list(slices.Sorted(maps.Keys(packages)))
+	if err != nil {
+		return err
+	}
+	if c.out, err = os.MkdirTemp("", "mutants"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(c.out)
+	if c.mutants, err = instrument(own, c.out); err != nil {
+		return err
+	}
+	unknown := c.printUnknown(survivors)
+	c.print("%d of %d names have no mutant", unknown, len(survivors))
+	if unknown > 0 {
+		return errUnknown
 	}
 	return nil
 }

@@ -40,8 +40,8 @@ func TestRun(t *testing.T) {
 		notCalled  = sample + `Count: "called" is zero`
 		bound      = sample + "IsFull: calls > room with >="
 		edited     = sample + "IsFull: calls > places with >="
-		ofAll      = "19 mutants\n" + inPackage + "has 3 tests\n" + inPackage + "killed 15 mutants of 19\n"
-		ofOne      = "1 mutants\n" + inPackage + "has 3 tests\n"
+		ofAll      = "19 mutants\n" + inPackage + "has 4 tests\n" + inPackage + "killed 15 mutants of 19\n"
+		ofOne      = "1 mutants\n" + inPackage + "has 4 tests\n"
 		noReach    = "SURVIVES, and makes no difference to any test: "
 		reason     = "# Nobody minds.\n"
 		all        = reason + withoutIf + "\n" + twice + "\n\n" + reason + notCounted + "\n" + notCalled + "\n"
@@ -99,5 +99,54 @@ func TestTestThatDoesNotEnd(t *testing.T) {
 	const want = "1 killed, 1 of them as a test did not end; "
 	if failed != "" || !strings.Contains(printed, want) {
 		t.Errorf("got error %q and\n%s\nwithout %q", failed, printed, want)
+	}
+}
+
+// TestBound: tests that would take longer are left out, and may have noticed it.
+func TestBound(t *testing.T) {
+	const mutant = "Delay: tries == 0 is false in tries == 0 || isUrgent"
+	c := check{chosen: mutant, processes: 1, patience: patience, bound: 1}
+	printed, failed := runOn(t, c, "sample", "")
+	for _, want := range []string{
+		"\nUNDECIDED mirror/apitest/mutants/run/testdata/sample/sample.go " + mutant + "\n",
+		"\n0 killed, 0 of them as a test did not end; 0 survive that are listed, 0 not\n",
+		"\n1 undecided: ",
+	} {
+		if failed != "" || !strings.Contains(printed, want) {
+			t.Errorf("got error %q and\n%s\nwithout %q", failed, printed, want)
+		}
+	}
+}
+
+// TestNames are compared with all files that the list has, without a test.
+func TestNames(t *testing.T) {
+	const (
+		file    = "mirror/apitest/mutants/run/testdata/sample/sample.go "
+		isThere = file + "IsFull: calls > room with >="
+		edited  = file + "IsFull: calls > places with >="
+		atStart = "mirror/apitest/mutants/mutants.go: 1 is 2"
+	)
+	t.Chdir("../../../..")
+	for name, row := range map[string]struct{ survivors, printed, err string }{
+		"all are there": {isThere, "0 of 1 names have no mutant\n", ""},
+		"two are not": {isThere + "\n" + edited + "\n" + atStart,
+			"NO SUCH MUTANT as the list of survivors has: " + edited +
+				"\nNO SUCH MUTANT as the list of survivors has: " + atStart +
+				"\n2 of 3 names have no mutant\n", errUnknown.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var output strings.Builder
+			c := check{stdout: &output, list: filepath.Join(t.TempDir(), "survivors.txt")}
+			if err := os.WriteFile(c.list, []byte("# Nobody minds.\n"+row.survivors), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			failed := ""
+			if err := c.compareNames(); err != nil {
+				failed = err.Error()
+			}
+			if printed := times.ReplaceAllString(output.String(), ""); printed != row.printed || failed != row.err {
+				t.Errorf("got error %q and\n%s\nwant %q and\n%s", failed, printed, row.err, row.printed)
+			}
+		})
 	}
 }

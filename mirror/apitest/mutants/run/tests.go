@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,10 +30,11 @@ const (
 	// and growth is how many times as long each further one does.
 	firstTests = 2 * time.Second
 	growth     = 5
-	// A process has this long, and slowness times what its tests took alone: the
-	// machine may have become busy.
+	// A process has this much time of a core, and slowness times what its tests took
+	// alone; and waiting times as much by the clock, for one that waits for ever.
 	patience = 10 * time.Second
-	slowness = 10
+	slowness = 2
+	waiting  = 10
 	// maxMemory is how many KiB of addresses a process can have: an endless loop
 	// may append for ever.
 	maxMemory = 8 << 20
@@ -71,7 +75,8 @@ func (c *check) test(p listed, numbers []int) error {
 	if _, err := os.Stat(t.program); err != nil {
 		return nil // there are no tests
 	}
-	if err := t.runAlone(c.out, c.processes); err != nil {
+	alone := filepath.Join(c.out, strings.ReplaceAll(p.ImportPath, "/", "_")+".json")
+	if err := t.runAloneOnce(alone, c.processes); err != nil {
 		return err
 	}
 	isSingle := len(c.alive) == 1
@@ -81,7 +86,7 @@ func (c *check) test(p listed, numbers []int) error {
 	group.SetLimit(c.processes)
 	for _, number := range numbers {
 		group.Go(func() error {
-			r := t.find(number, c.mutants[number].place)
+			r := t.find(number, c.mutants[number].place, c.bound)
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			if isSingle {
@@ -90,6 +95,9 @@ func (c *check) test(p listed, numbers []int) error {
 			c.record(p, number, r)
 			if r.isReached {
 				c.reached[number] = true
+			}
+			if r.isUnasked {
+				c.unasked[number] = true
 			}
 			if r.isKilled {
 				delete(c.alive, number)
@@ -109,16 +117,65 @@ func (c *check) test(p listed, numbers []int) error {
 // record appends a result to a file: a run may take an hour.
 func (c *check) record(p listed, number int, r result) {
 	becomes := "survives"
-	if r.isKilled {
+	switch {
+	case r.isKilled:
 		becomes = "killed"
+	case r.isUnasked:
+		becomes = "undecided"
 	}
 	fmt.Fprintf(c.results, "%s\t%s\t%s\n", p.ImportPath, becomes, c.mutants[number])
+}
+
+// alone is what the tests of a program have shown when each ran alone.
+type alone struct {
+	Program string // its hash
+	Tests   []testAlone
+}
+
+type testAlone struct {
+	Name    string
+	Took    time.Duration
+	Reaches []int
+}
+
+// runAloneOnce is runAlone, unless the file holds the results of this very
+// program: those of package mirror take minutes.
+func (t *tests) runAloneOnce(file string, processes int) error {
+	program, err := os.ReadFile(t.program)
+	if err != nil {
+		return err
+	}
+	now := alone{Program: fmt.Sprintf("%x", sha256.Sum256(program))}
+	var before alone
+	if kept, err := os.ReadFile(file); err == nil && json.Unmarshal(kept, &before) == nil &&
+		before.Program == now.Program {
+		for _, b := range before.Tests {
+			one := &test{name: b.Name, took: b.Took, reaches: map[int]bool{}}
+			for _, number := range b.Reaches {
+				one.reaches[number] = true
+			}
+			t.all = append(t.all, one)
+		}
+		return nil
+	}
+	if err := t.runAlone(filepath.Dir(file), processes); err != nil {
+		return err
+	}
+	for _, one := range t.all {
+		reaches := slices.Sorted(maps.Keys(one.reaches))
+		now.Tests = append(now.Tests, testAlone{one.name, one.took, reaches})
+	}
+	kept, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, kept, 0o644)
 }
 
 // runAlone runs each test alone, without a mutation, to see which ones would make
 // a difference to it.
 func (t *tests) runAlone(out string, processes int) error {
-	output, err := t.process(context.Background(), "", "-test.list", "^(Test|Example|Fuzz)")
+	output, err := t.process(context.Background(), 0, "", "-test.list", "^(Test|Example|Fuzz)")
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, output)
 	}
@@ -134,7 +191,7 @@ func (t *tests) runAlone(out string, processes int) error {
 			}
 			began := time.Now()
 			setting := mutants.ReachedVariable + "=" + reached
-			output, err := t.process(context.Background(), setting, "-test.run", "^"+name+"$")
+			output, err := t.process(context.Background(), 0, setting, "-test.run", "^"+name+"$")
 			if err != nil {
 				return fmt.Errorf("%s without a mutation: %w\n%s", name, err, output)
 			}
@@ -153,12 +210,13 @@ func (t *tests) runAlone(out string, processes int) error {
 // result is what the tests show about a mutant.
 type result struct {
 	isReached, isKilled, isLate bool
+	isUnasked                   bool // the bound has left tests out
 	output                      string
 }
 
 // find runs the tests to which a mutant makes a difference, until one fails. Those
 // come first that noticed its neighbors, and those that are quick.
-func (t *tests) find(number int, place string) (r result) {
+func (t *tests) find(number int, place string, bound time.Duration) (r result) {
 	var left []*test
 	for _, one := range t.all {
 		if one.reaches[number] {
@@ -172,7 +230,15 @@ func (t *tests) find(number int, place string) (r result) {
 	slices.SortStableFunc(left, func(a, b *test) int {
 		return cmp.Or(kills[b]-kills[a], cmp.Compare(a.took, b.took))
 	})
+	var all time.Duration
 	for atATime := time.Duration(firstTests); len(left) > 0 && !r.isKilled; atATime *= growth {
+		if bound > 0 {
+			atATime = min(atATime, bound-all)
+		}
+		if all > 0 && all+left[0].took > bound && bound > 0 {
+			r.isUnasked = true
+			return r
+		}
 		var took time.Duration
 		var names []string
 		n := 0
@@ -181,15 +247,14 @@ func (t *tests) find(number int, place string) (r result) {
 			names = append(names, left[n].name)
 			n++
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), t.patience+slowness*took)
-		output, err := t.process(ctx, mutants.ActiveVariable+"="+strconv.Itoa(number),
+		output, isLate, err := t.processWithin(t.patience+slowness*took, mutants.ActiveVariable+"="+strconv.Itoa(number),
 			"-test.failfast", "-test.run", "^("+strings.Join(names, "|")+")$")
-		r.isLate = ctx.Err() != nil
-		cancel()
+		r.isLate = isLate
 		r.output += output
 		r.isKilled = err != nil
 		t.count(place, left[:n], output)
 		left = left[n:]
+		all += took
 	}
 	return r
 }
@@ -208,10 +273,30 @@ func (t *tests) count(place string, ran []*test, output string) {
 	}
 }
 
-// process runs the program on one core: so does each other one.
-func (t *tests) process(ctx context.Context, setting string, args ...string) (string, error) {
-	script := fmt.Sprintf(`ulimit -v %d 2>/dev/null; exec "$@"`, maxMemory)
-	command := []string{"-c", script, "sh", t.program, "-test.cpu", "1"}
+// processWithin is process with a limit, and reports whether that ended the
+// process. It limits the time of the core, which is the same on a busy machine.
+func (t *tests) processWithin(limit time.Duration, setting string, args ...string) (
+	output string, isLate bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), waiting*limit)
+	defer cancel()
+	output, err = t.process(ctx, max(1, int(limit.Seconds())), setting, args...)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		status, ok := exit.Sys().(syscall.WaitStatus)
+		isLate = ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+	}
+	return output, isLate, err
+}
+
+// process runs the program on one core: so does each other one. It is killed after
+// so many seconds of that; 0: it has no limit.
+func (t *tests) process(ctx context.Context, seconds int, setting string, args ...string) (
+	string, error) {
+	script := fmt.Sprintf(`ulimit -v %d 2>/dev/null; `, maxMemory)
+	if seconds > 0 {
+		script += fmt.Sprintf(`ulimit -t %d; `, seconds)
+	}
+	command := []string{"-c", script + `exec "$@"`, "sh", t.program, "-test.cpu", "1"}
 	cmd := exec.CommandContext(ctx, "sh", append(command, args...)...)
 	cmd.Dir = t.dir
 	cmd.Env = append(os.Environ(), setting)

@@ -38,3 +38,9 @@ func TestIsFull(t *testing.T) {
 		t.Error("two calls have room, and three have not")
 	}
 }
+
+func TestFirstTry(t *testing.T) {
+	if got := Delay(0, false); got != 0 {
+		t.Errorf("the first try waits %v", got)
+	}
+}
