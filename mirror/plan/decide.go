@@ -56,9 +56,6 @@ type Change struct {
 	Note string
 	// Adoptable is set if the owner of the object in the way can hand it over.
 	Adoptable bool
-	// Withheld is the operation that follows the end of the hold, if State is
-	// StateHeld.
-	Withheld Op
 }
 
 // TargetNamespaces returns the namespaces in which there may be something to
@@ -204,7 +201,6 @@ func (r *Rules) decideHeld(c Change, v *View, t Target, w *Source) Change {
 	if c.Source != w {
 		c.Source = nil
 	}
-	c.Withheld = c.Op
 	c.Op = OpNone
 	c.State = StateHeld
 	c.Owner = w.Key

@@ -22,7 +22,6 @@ type decision struct {
 	state     State // zero beside an operation: pending, or expiring
 	owner     string
 	why       Exclusion
-	withheld  Op
 	note      string // the state is foreign or out of scope
 	adoptable bool
 	behind    string // the namespace of a superseded source
@@ -56,10 +55,9 @@ func checkDecisions(t *testing.T, r *Rules, decisions map[string]decision) {
 			}
 			v := viewOf(r, tc.sources...)
 			c := r.Decide(v, tgt)
-			if want := tc.normal(); c.Op != want.op || c.State != want.state || c.Why.Rule != want.why ||
-				c.Withheld != want.withheld {
-				t.Errorf("got %v, %v, why %v, withheld %v; want %v, %v, why %v, withheld %v",
-					c.Op, c.State, c.Why, c.Withheld, want.op, want.state, want.why, want.withheld)
+			if want := tc.normal(); c.Op != want.op || c.State != want.state || c.Why.Rule != want.why {
+				t.Errorf("got %v, %v, why %v; want %v, %v, why %v",
+					c.Op, c.State, c.Why, want.op, want.state, want.why)
 			}
 			if tc.owner != "" && c.Owner.Namespace != tc.owner || (c.Owner.Name == "") != (c.State == StateNone) {
 				t.Errorf("got owner %v of state %v, want it in %q", c.Owner, c.State, tc.owner)
@@ -271,8 +269,8 @@ func TestC62Held(t *testing.T) {
 	elsewhere := plantest.Source("team-b", "settings", plantest.Annotation(PrefixAnnotation, "team-c"))
 	theirs := plantest.Copy(r, tenant, "team-a")
 	malformed := plantest.Source("team-b", "settings", plantest.Annotation(PrefixAnnotation, ""))
-	held := func(withheld Op, sources []*corev1.ConfigMap, ns *corev1.Namespace, have *corev1.ConfigMap) decision {
-		return decision{sources: sources, ns: ns, have: have, state: StateHeld, withheld: withheld}
+	held := func(sources []*corev1.ConfigMap, ns *corev1.Namespace, have *corev1.ConfigMap) decision {
+		return decision{sources: sources, ns: ns, have: have, state: StateHeld}
 	}
 	because := func(d decision, why Exclusion) decision {
 		d.why = why
@@ -285,55 +283,55 @@ func TestC62Held(t *testing.T) {
 	checkDecisions(t, r, map[string]decision{
 		"a canary":                {sources: changed(rollout), ns: canary, have: have(), op: OpUpdate},
 		"a canary, nothing there": {sources: changed(rollout), ns: canary, op: OpCreate},
-		"outside":                 held(OpUpdate, changed(rollout), ns, have()),
-		"outside, nothing there":  held(OpCreate, changed(rollout), ns, nil),
-		"outside, edited":         held(OpUpdate, cms(src(rollout)), ns, edited),
+		"outside":                 held(changed(rollout), ns, have()),
+		"outside, nothing there":  held(changed(rollout), ns, nil),
+		"outside, edited":         held(cms(src(rollout)), ns, edited),
 		"outside, in sync":        {sources: cms(src(rollout)), have: have(), state: StateSynced},
-		"outside, immutable":      held(OpRecreate, changed(rollout), ns, have(plantest.Immutable)),
-		"outside, being deleted":  held(OpNone, changed(rollout), ns, have(plantest.Deleting)),
-		"outside, foreign":        held(OpNone, changed(rollout), ns, foreign()),
-		"outside, handed over": held(OpUpdate, changed(rollout), ns,
+		"outside, immutable":      held(changed(rollout), ns, have(plantest.Immutable)),
+		"outside, being deleted":  held(changed(rollout), ns, have(plantest.Deleting)),
+		"outside, foreign":        held(changed(rollout), ns, foreign()),
+		"outside, handed over": held(changed(rollout), ns,
 			foreign(plantest.Annotation(AdoptAnnotation, AdoptValue))),
 		"outside, terminating":     {sources: changed(rollout), ns: plantest.Terminating("team-a"), have: have()},
-		"paused wins over rollout": held(OpUpdate, changed(paused, rollout), canary, have()),
+		"paused wins over rollout": held(changed(paused, rollout), canary, have()),
 		"matches everything": {sources: changed(plantest.Annotation(RolloutAnnotation, "")),
 			have: have(), op: OpUpdate},
 		"malformed": {sources: changed(plantest.Annotation(PausedAnnotation, "yes")),
 			have: have(), state: StateFrozen},
-		"narrowed":                         because(held(OpDelete, cms(src(paused, narrow)), ns, have()), ExcludedByPrefix),
-		"opted out":                        because(held(OpDelete, cms(src(paused)), optedOut, have()), ExcludedByOptOut),
+		"narrowed":                         because(held(cms(src(paused, narrow)), ns, have()), ExcludedByPrefix),
+		"opted out":                        because(held(cms(src(paused)), optedOut, have()), ExcludedByOptOut),
 		"opted out, nothing there":         {sources: cms(src(paused)), ns: optedOut},
 		"deleted":                          {have: have(), op: OpDelete, why: SourceGone},
 		"C74 a forged source annotation":   {sources: cms(src(), holding), have: theirs, op: OpUpdate, behind: "team-b"},
 		"C74 selects other namespaces":     {sources: cms(src(), elsewhere), have: theirs, op: OpUpdate, owner: "platform"},
-		"C74 keeps its copy, ranked first": first(held(OpUpdate, cms(src(paused), holding), ns, edited)),
-		"C74 keeps its copy, alone": held(OpUpdate, cms(plantest.Source("team-b", "settings", paused,
+		"C74 keeps its copy, ranked first": first(held(cms(src(paused), holding), ns, edited)),
+		"C74 keeps its copy, alone": held(cms(plantest.Source("team-b", "settings", paused,
 			plantest.Data("key", "changed"))), ns, theirs),
-		"C74 narrowed, another waits": first(held(OpUpdate, cms(src(paused, narrow), tenant), ns, have())),
+		"C74 narrowed, another waits": first(held(cms(src(paused, narrow), tenant), ns, have())),
 		"C74 narrowed, nothing there": {sources: cms(src(paused, narrow), tenant), ns: ns, op: OpCreate, owner: "team-b"},
 		"C74 narrowed, a copy of another": {sources: cms(src(paused, narrow), tenant), have: theirs,
 			state: StateSynced, owner: "team-b"},
 		"C74 narrowed, label removed": {sources: cms(src(paused, narrow)), have: have(plantest.Without(DefaultLabel))},
 		"C74 narrowed, being deleted": {sources: cms(src(paused, narrow)), ns: ns, have: have(plantest.Deleting)},
-		"keeps its target":            first(held(OpCreate, cms(src(paused), tenant), ns, nil)),
-		"waits to take over":          first(held(OpUpdate, cms(src(paused), tenant), ns, theirs)),
-		"claims the copy of one gone": held(OpUpdate, cms(src(paused)), ns, theirs),
+		"keeps its target":            first(held(cms(src(paused), tenant), ns, nil)),
+		"waits to take over":          first(held(cms(src(paused), tenant), ns, theirs)),
+		"claims the copy of one gone": held(cms(src(paused)), ns, theirs),
 		"C74 ranks behind, paused":    {sources: cms(src(), holding), have: edited, op: OpUpdate, behind: "team-b"},
-		"without label, read live":    held(OpUpdate, cms(src(paused)), ns, have(plantest.Without(DefaultLabel))),
+		"without label, read live":    held(cms(src(paused)), ns, have(plantest.Without(DefaultLabel))),
 		"reserved name":               {sources: cms(plantest.Source("platform", "kube-root-ca.crt", paused))},
 		"its own namespace":           {sources: cms(plantest.Source("team-a", "settings", paused))},
 		"narrowed, a canary": {sources: cms(src(rollout, narrow)), ns: canary, have: have(),
 			op: OpDelete, why: ExcludedByPrefix},
-		"C74 malformed, ranks behind":               held(OpUpdate, cms(src(paused), malformed), ns, theirs),
+		"C74 malformed, ranks behind":               held(cms(src(paused), malformed), ns, theirs),
 		"C74 malformed, a forged source annotation": {sources: cms(src(), malformed), have: theirs, op: OpUpdate},
 		"C74 malformed, the winner is gone": {sources: cms(malformed), have: theirs, state: StateFrozen,
 			owner: "team-b"},
 	})
 	other, clone := plantest.Namespace("other"), plantest.Copy(r, src(), "other")
-	outOfScope := because(held(OpDelete, cms(src(paused)), other, clone), ExcludedName)
+	outOfScope := because(held(cms(src(paused)), other, clone), ExcludedName)
 	checkDecisions(t, testRules(func(o *Options) { o.Prune = true }),
 		map[string]decision{"out of scope, --prune": outOfScope})
-	outOfScope.state, outOfScope.withheld = StateOutOfScope, OpNone
+	outOfScope.state = StateOutOfScope
 	checkDecisions(t, r, map[string]decision{"C44 out of scope": outOfScope})
 }
 
