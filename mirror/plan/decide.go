@@ -102,7 +102,6 @@ func (r *Rules) Decide(v *View, t Target) Change {
 	case w == nil:
 		return r.decideUnclaimed(c, v, t)
 	case w.Frozen != nil:
-		c.Have = t.Have
 		c.State = StateFrozen
 		c.Owner = w.Key
 		return c
@@ -135,14 +134,13 @@ func (r *Rules) decideClaimed(c Change, t Target, s *Source) Change {
 	c.Have = t.Have
 	c.Owner = s.Key
 	c.State = StatePending
-	ours := c.CopyOf.Name != ""
 	switch {
 	case t.Have == nil:
 		c.Op = OpCreate
-	case t.Have.DeletionTimestamp != nil, !ours && !r.isHandedOver(t.Have):
+	case t.Have.DeletionTimestamp != nil, c.CopyOf.Name == "" && !r.isHandedOver(t.Have):
 		c.State = StateForeign
 		c.Note, c.Adoptable = r.Foreign(t.Have)
-	case ours && r.inSync(s, t.Have):
+	case r.inSync(s, t.Have):
 		c.State = StateSynced
 	case isImmutable(t.Have) && payloadDigest(t.Have) != s.payload:
 		c.Op = OpRecreate // the API allows no other payload there
@@ -181,15 +179,13 @@ func (r *Rules) decideUnclaimed(c Change, v *View, t Target) Change {
 	return c
 }
 
-// decideHeld decides about a target that w wins and holds. Once the hold ends,
-// another source may win the target, or none. If the end of the hold would change
-// nothing, as at a copy in sync, the target counts as it would without the hold.
-// A foreign object is no such case: its state would not show the hold.
+// decideHeld decides about a target that w wins and holds. Once the hold ends, the
+// first source wins that selects the target: w, another one, or none. If the end
+// of the hold would change nothing, as at a copy in sync, the target counts as it
+// would without the hold. A foreign object is no such case: its state would not
+// show the hold.
 func (r *Rules) decideHeld(c Change, v *View, t Target, w *Source) Change {
-	next := w
-	if r.Exclusion(w, t.Namespace) != NotExcluded {
-		next = r.winner(v, t.Namespace, types.NamespacedName{})
-	}
+	next := r.winner(v, t.Namespace, types.NamespacedName{})
 	if next == nil {
 		c = r.decideUnclaimed(c, v, t)
 	} else {

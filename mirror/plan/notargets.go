@@ -34,11 +34,10 @@ func (r *Rules) AlsoExcluded(excluded []Exclusion, s *Source, ns *corev1.Namespa
 		return excluded
 	}
 	e := r.Exclusion(s, ns)
-	isSole := len(excluded) == 1 && (excluded[0] == ExcludedName || excluded[0] == ExcludedTerminating)
 	switch {
 	case e == NotExcluded:
 		return nil
-	case isSole:
+	case excluded[0] == ExcludedName, excluded[0] == ExcludedTerminating: // it stands alone
 		return []Exclusion{e}
 	case e == ExcludedTerminating, slices.Contains(excluded, e):
 		return excluded

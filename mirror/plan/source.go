@@ -148,7 +148,7 @@ func (s *Source) parse(key, value string) (problem string) {
 		return "not a label selector: " + withoutMiddle(err.Error())
 	case key == SelectorAnnotation:
 		s.selector = selector
-	case key == RolloutAnnotation:
+	default:
 		s.rollout = selector
 	}
 	return ""

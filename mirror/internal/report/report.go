@@ -70,10 +70,8 @@ func (s *Summary) Add(state plan.State, namespace, note string, adoptable bool) 
 func (s *Summary) Supersede(namespace string, winner types.NamespacedName) {
 	p := problem{namespace: namespace, note: winner.String()}
 	at, _ := slices.BinarySearchFunc(s.superseded, p, compareProblems)
-	if at < named {
-		s.superseded = slices.Insert(s.superseded, at, p)
-		s.superseded = s.superseded[:min(named, len(s.superseded))]
-	}
+	s.superseded = slices.Insert(s.superseded, at, p)
+	s.superseded = s.superseded[:min(named, len(s.superseded))]
 }
 
 // Expire adds a copy that is deleted at a time. isReported is set if an event
