@@ -30,7 +30,7 @@ func (d *decider) fanOut(name string) {
 	defer n.unlock()
 	n.view = first
 	n.comparing = false
-	for _, s := range first.All() {
+	for _, s := range first.All {
 		n.status(s.Key).sent.Begin(s.ConfigMap.UID) // has seen it, until a report forgets it
 	}
 	n.reportSoon()

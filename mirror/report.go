@@ -58,7 +58,7 @@ func (r *reporter) isEarly(n *nameRecords) bool {
 // isIncomplete reports whether the records of a name show a part of its targets: a
 // fan-out is running, or the first one is yet to come.
 func (r *reporter) isIncomplete(n *nameRecords) bool {
-	return n.comparing || n.view == nil && len(r.cache.View(n.name).All()) > 0
+	return n.comparing || n.view == nil && len(r.cache.View(n.name).All) > 0
 }
 
 // queueIfDue queues a source about which a message is due. If one is due later,

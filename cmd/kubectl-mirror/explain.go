@@ -166,7 +166,7 @@ func (x *subject) explainTarget() (why, remedy string) {
 	why = strings.TrimSuffix(why, ": ") + "."
 	switch c.State {
 	case plan.StateNone:
-		why, remedy = x.explainNoCopy(view.All())
+		why, remedy = x.explainNoCopy(view.All)
 		why = "No copy is wanted there: " + why + "."
 	case plan.StatePending:
 		why += " kubectl mirror status " + c.Owner.String() +

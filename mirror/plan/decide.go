@@ -218,7 +218,7 @@ func (r *Rules) Superseded(v *View, t Target, c Change) (superseded []*Source) {
 
 // DependsOnLabels reports whether labels of namespaces decide if a copy is wanted,
 // as far as the cache shows.
-func (r *Rules) DependsOnLabels(v *View) bool { return !r.selector.Empty() || len(v.All()) > 0 }
+func (r *Rules) DependsOnLabels(v *View) bool { return !r.selector.Empty() || len(v.All) > 0 }
 
 // StillUnwanted reports whether the copy that c deletes is to be deleted after
 // live reads of its source, nil if it is gone, and of its namespace, too, if

@@ -33,7 +33,9 @@ type Source struct {
 	// Bytes is the size of the payload: the keys and values of data and binaryData.
 	Bytes int
 
-	// rank is 1 if the flags allow its own namespace, by name, as a target, else 0.
+	// rank is the first thing that counts when sources of one name are ordered; the
+	// least one wins. It is 1 if the flags allow its own namespace, by name, as a
+	// target, and 2 if the source is out of scope, else 0.
 	rank int
 
 	// What the annotations of the source narrow and hold.
@@ -69,6 +71,7 @@ func (r *Rules) ParseSource(cm *corev1.ConfigMap) *Source {
 		s.rank = 1
 	}
 	if s.OutOfScope {
+		s.rank = 2
 		return s
 	}
 	s.Bytes = sizeOf(cm.Data) + sizeOf(cm.BinaryData)
@@ -202,21 +205,15 @@ func (s *Source) Hold() (by, remedy string) {
 // View is everything about the sources of one name that the decision about a
 // target depends on.
 type View struct {
-	Sources    []*Source // those that the flags allow, the winner first
-	OutOfScope []*Source // those that the flags do not allow
+	Sources []*Source // those that the flags allow, the winner first
+	All     []*Source // these, and behind them those that the flags do not allow
 }
 
 // NewView sorts parsed sources of one name into a view.
 func NewView(sources []*Source) *View {
-	v := &View{}
-	for _, s := range slices.SortedFunc(slices.Values(sources), compareSources) {
-		if s.OutOfScope {
-			v.OutOfScope = append(v.OutOfScope, s)
-		} else {
-			v.Sources = append(v.Sources, s)
-		}
-	}
-	return v
+	all := slices.SortedFunc(slices.Values(sources), compareSources)
+	isOutOfScope := func(s *Source) bool { return s.OutOfScope }
+	return &View{All: all, Sources: slices.DeleteFunc(slices.Clone(all), isOutOfScope)}
 }
 
 // compareSources orders sources of one name, the winner first. A source in a
@@ -230,17 +227,9 @@ func compareSources(a, b *Source) int {
 	)
 }
 
-// All returns the sources of the view, also those out of scope.
-func (v *View) All() []*Source {
-	if len(v.OutOfScope) == 0 {
-		return v.Sources
-	}
-	return slices.Concat(v.Sources, v.OutOfScope)
-}
-
 // Find returns the source with this key, also one that is out of scope, or nil.
 func (v *View) Find(key types.NamespacedName) *Source {
-	for _, s := range v.All() {
+	for _, s := range v.All {
 		if s.Key == key {
 			return s
 		}
