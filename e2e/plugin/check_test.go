@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/overlay"
-	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -28,7 +27,7 @@ func installChecked(t *testing.T, components ...string) (*Installed, *shipped.Pr
 			relabel("kind: ValidatingAdmissionPolicyBinding", "/spec/paramRef/selector/matchLabels")+
 			overlay.SetPrefix(w.Prefix+",dev-")+overlay.AddFlag("mirror-label", w.Label)+
 			overlay.AddFlag("instance", w.Instance), components...)})
-	policies.Sh(w.World, "kubectl apply -k "+dir+"/top")
+	w.Sh("kubectl apply -k " + dir + "/top")
 	return w, w.Start()
 }
 
@@ -36,7 +35,7 @@ func installChecked(t *testing.T, components ...string) (*Installed, *shipped.Pr
 func (w *Installed) allow(prefixes string) {
 	w.Helper()
 	setting := " " + plan.Domain + "/namespace-prefix=" + prefixes
-	policies.Sh(w.World, "kubectl annotate --overwrite clusterrolebinding "+w.FullName+setting)
+	w.Sh("kubectl annotate --overwrite clusterrolebinding " + w.FullName + setting)
 }
 
 // TestKubectlCheck has an installation in which all is well, and then one thing after the other is not.
@@ -71,12 +70,12 @@ func TestKubectlCheck(t *testing.T) {
 	admin.until(0, "check", "probe/copy  ok")
 	admin.says(0, "wait platform/settings", "platform/settings: InSync, 1 synced")
 	w.WaitInSync(source, w.NS("a"))
-	policies.Sh(w.World, "kubectl patch clusterrole "+w.FullName+" --type=json --patch='"+
+	w.Sh("kubectl patch clusterrole " + w.FullName + " --type=json --patch='" +
 		`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "delete"]}]'`)
 	w.Stop(p)
 	admin.until(1, "check", "system:serviceaccount:mirror-system:mirror-controller may not update configmaps: grant",
 		"permissions  to do  ", "; Lease mirror-system/mirror-controller: nobody holds it: kubectl -n mirror-system ")
-	policies.Sh(w.World, "kubectl label clusterrolebinding "+w.FullName+" "+suite.InstallationLabel+"-")
+	w.Sh("kubectl label clusterrolebinding " + w.FullName + " " + suite.InstallationLabel + "-")
 	admin.until(1, "check", "probe/confined  to do  the API server would let the controller create any ConfigMap ",
 		"settings  to do  no ClusterRoleBinding ")
 	admin.says(1, "check --confined=false", "settings  to do  ") // else anybody publishes
@@ -123,11 +122,11 @@ func TestC90CheckOfMutatingPolicies(t *testing.T) {
 			"webhook adds: have the mutating policy or webhook leave out ConfigMaps with the label mirror=copy"},
 	} {
 		names := strings.NewReplacer("NAMESPACE", w.NS("a"), "PATH", tc.path, "VALUE", tc.value)
-		policies.Sh(w.World, names.Replace(alterAll))
+		w.Sh(names.Replace(alterAll))
 		admin.until(1, "check", tc.check, "settings  ok")
 		w.CreateSource(w.Home, tc.name)
 		w.WaitEvent(w.Home, tc.name, plan.ReasonWriteFailed, tc.event)
-		policies.Sh(w.World, lift)
+		w.Sh(lift)
 		admin.until(0, "check", "probe/copy  ok")
 	}
 }
@@ -149,7 +148,7 @@ func TestKubectlCheckOfReader(t *testing.T) {
 	narrow := newPerson(w.World, "narrow", may("", "namespaces", on+"list"), may("", "events", on+"create"),
 		may("authentication.k8s.io", "serviceaccounts", "impersonate:serviceaccount"), may("", "configmaps", on+"create"),
 		may("authorization.k8s.io", "selfsubjectaccessreviews", on+"create"))
-	policies.Sh(w.World, "kubectl create clusterrolebinding "+w.FullName+".narrow --user="+w.Account()+".narrow "+
+	w.Sh("kubectl create clusterrolebinding " + w.FullName + ".narrow --user=" + w.Account() + ".narrow " +
 		"--clusterrole=mirror-controller-viewer")
 	w.as(narrow.kubeconfig).until(0, "check", "probe/confined  ok  ", "6 ok, 0 to do, 0 not checked")
 }
@@ -169,7 +168,7 @@ func TestKubectlCheckOfCronJob(t *testing.T) {
 	w.LabelNamespace(w.NS("a"), w.Label, plan.OptOutValue)
 	w.WaitEvent(w.Home, "settings", plan.ReasonExpiring)
 	admin.says(0, protect, "probe/protect-copies  ok  ") // in the grace, the copy in team-a is not protected
-	policies.Sh(w.World, "kubectl label clusterrolebinding "+w.FullName+" "+suite.InstallationLabel+"-")
+	w.Sh("kubectl label clusterrolebinding " + w.FullName + " " + suite.InstallationLabel + "-")
 	admin.until(1, protect, "probe/protect-copies  to do  the API server would let you delete copy team-b/settings")
 }
 
@@ -177,8 +176,8 @@ func TestKubectlCheckOfCronJob(t *testing.T) {
 func TestKubectlCheckOfBase(t *testing.T) {
 	t.Parallel()
 	w := suite.NewAlone(t)
-	policies.Sh(w, "kubectl apply -f - <<END\n"+
-		"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, "+
+	w.Sh("kubectl apply -f - <<END\n" +
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, " +
 		"metadata: {name: gone}, spec: {policyName: the-publishers, validationActions: [Deny]}}\nEND")
 	asleep := []string{"controller  to do  Deployment mirror-system/mirror-controller: 0 of 1 replicas are ready, ",
 		"probe/copy  not probed  no namespace is a target yet"}

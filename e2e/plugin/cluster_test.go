@@ -13,7 +13,6 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
-	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
@@ -55,7 +54,7 @@ func newPerson(w *suite.World, name string, rules ...rbacv1.PolicyRule) *user {
 // newViewer returns a user with the shipped ClusterRole for users of kubectl mirror.
 func newViewer(w *suite.World) *user {
 	w.Helper()
-	policies.Sh(w, "kubectl apply -f "+suite.Deployed("components/viewer/rbac.yaml"))
+	w.Sh("kubectl apply -f " + suite.Deployed("components/viewer/rbac.yaml"))
 	const binding = "clusterrolebinding --clusterrole=mirror-controller-viewer"
 	return bound(w, w.Account()+".viewer", binding, "list namespaces -A", w.Args())
 }
@@ -74,7 +73,7 @@ func bound(w *suite.World, name, binding, permission string, flags []string) *us
 	if err != nil {
 		w.Fatal(err)
 	}
-	policies.Sh(w, "kubectl create "+binding+" "+name+" --user="+name)
+	w.Sh("kubectl create " + binding + " " + name + " --user=" + name)
 	w.Until(name+" has the permission", func() error {
 		return w.Cluster.Shell(w.Context(), "kubectl auth can-i "+permission+" --as="+name).Run()
 	})
@@ -126,7 +125,7 @@ func TestKubectlStatus(t *testing.T) {
 	got := viewer.says(0, "explain team-a/handed-over", "The target of platform/handed-over is foreign: ")
 	w.Untouched(mine)
 	_, command, _ := strings.Cut(got.out, "REPLACES ITS DATA: ")
-	policies.Sh(w, strings.ReplaceAll(strings.TrimSpace(command), "team-", w.Prefix))
+	w.Sh(strings.ReplaceAll(strings.TrimSpace(command), "team-", w.Prefix))
 	w.WaitInSync(source, a)
 	viewer.says(0, "explain configmap/handed-over -n team-a",
 		"ConfigMap team-a/handed-over is a copy of platform/handed-over, ", "The target of platform/handed-over is synced.")

@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -181,7 +180,7 @@ To change that: ask the owner of platform/settings to leave your namespace out, 
 		"if you may patch the namespace, kubectl label namespace team-a mirror=false")
 	w.OptOut(plan.OptOutValue, "a")
 	tenant.says(0, "explain settings", "It is deleted at the end of the deletion grace", "\nTo change that: remove that ")
-	policies.Sh(w.World, "kubectl delete events -n "+w.Home+" --all") // the API server does that after an hour
+	w.Sh("kubectl delete events -n " + w.Home + " --all") // the API server does that after an hour
 	w.both(2, "status platform/settings", "platform/settings: NotKnown")
 	w.both(2, "status platform/rejected", "no source platform/rejected: ")
 	w.publisher.says(2, "status -A", "cannot find the controller", "mirror-controller-viewer")

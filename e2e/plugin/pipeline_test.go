@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
-	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -18,8 +17,8 @@ func applyPipeline(w *suite.World) (account *user, command string) {
 	names := strings.NewReplacer("namespace: platform", "namespace: "+w.Home, "=platform", "="+w.Home)
 	objects := names.Replace(manual.Find(w, pipelinePage, "kind: ServiceAccount\n").Text)
 	job := names.Replace(manual.Find(w, pipelinePage, "kind: Job\n").Text)
-	policies.Sh(w, "kubectl apply -f "+suite.Deployed("components/admission/publishers/rbac.yaml"))
-	policies.Sh(w, "kubectl create --validate=strict -f - <<'END'\n"+objects+"---\n"+job+"END")
+	w.Sh("kubectl apply -f " + suite.Deployed("components/admission/publishers/rbac.yaml"))
+	w.Sh("kubectl create --validate=strict -f - <<'END'\n" + objects + "---\n" + job + "END")
 	kubeconfig, err := w.Cluster.ServiceAccountKubeconfig(w.Context(), w.Home, "pipeline")
 	if err != nil {
 		w.Fatal(err)
@@ -46,9 +45,9 @@ func TestC62AChangeInStages(t *testing.T) {
 	apply := func(colour, annotation string) {
 		t.Helper()
 		for _, name := range []string{"settings", "ca-bundle"} {
-			policies.Sh(w, "kubectl apply --kubeconfig="+pipeline.kubeconfig+" -f - <<'END'\n"+
-				"apiVersion: v1\nkind: ConfigMap\ndata: {colour: "+colour+"}\n"+annotation+
-				"  labels: {"+w.Label+": 'true'}\n  name: "+name+"\n  namespace: "+w.Home+"\nEND")
+			w.Sh("kubectl apply --kubeconfig=" + pipeline.kubeconfig + " -f - <<'END'\n" +
+				"apiVersion: v1\nkind: ConfigMap\ndata: {colour: " + colour + "}\n" + annotation +
+				"  labels: {" + w.Label + ": 'true'}\n  name: " + name + "\n  namespace: " + w.Home + "\nEND")
 		}
 	}
 	w.Start()
@@ -67,19 +66,19 @@ func TestC62AChangeInStages(t *testing.T) {
 	names := strings.NewReplacer("kubectl mirror wait settings", Program()+" wait settings "+flags,
 		"-n platform", "-n "+w.Home)
 	stages := strings.SplitAfter(names.Replace(manual.Commands(t, "deploy/docs/staging.md", "rollout=tier=canary")), "\n")
-	said := anonymous(w, policies.Sh(w, strings.Join(stages[:3], "")))
+	said := anonymous(w, w.Sh(strings.Join(stages[:3], "")))
 	if !strings.Contains(said, "platform/settings: InSync, 1 synced, 2 held") {
 		t.Errorf("wait said: %s", said)
 	}
 	w.ExpectInSync(w.Live(w.Home, "settings"), canary)
-	policies.Sh(w, stages[3])
+	w.Sh(stages[3])
 	w.WaitInSync(w.Live(w.Home, "settings"), a, b, canary)
 
 	// A second stage with a typing error reaches nobody.
 	w.Edit(w.Home, "settings", suite.WithAnnotation(plan.RolloutAnnotation, "tier=canry"), suite.WithKey("key", "new"))
 	admin(w).says(0, "wait platform/settings", "platform/settings: InSync, 3 held")
 	w.Edit(w.Home, "settings", suite.WithoutAnnotation(plan.RolloutAnnotation))
-	policies.Sh(w, names.Replace(manual.Commands(t, "deploy/docs/staging.md", "paused=true")))
+	w.Sh(names.Replace(manual.Commands(t, "deploy/docs/staging.md", "paused=true")))
 	w.Edit(w.Home, "settings", suite.WithKey("colour", "grey"))
 	w.WaitEvent(w.Home, "settings", "Held", "3 of 3 namespaces")
 	admin(w).says(0, "wait platform/settings", "InSync, 3 held")
@@ -88,6 +87,6 @@ func TestC62AChangeInStages(t *testing.T) {
 	// A namespace that was just created.
 	added := w.CreateNamespace(w.NS("new"), nil).Name
 	names = strings.NewReplacer("team-new", added, "kubectl mirror explain", Program()+" explain")
-	policies.Sh(w, names.Replace(manual.Commands(t, "deploy/docs/pipelines.md", "--for=create")))
+	w.Sh(names.Replace(manual.Commands(t, "deploy/docs/pipelines.md", "--for=create")))
 	w.ExpectInSync(w.Live(w.Home, "settings"), added)
 }

@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
@@ -183,8 +182,8 @@ func (w *Installed) Stop(p *shipped.Process) {
 func (w *Installed) report(ready int) {
 	w.Helper()
 	const status = `{"status": {"observedGeneration": 99, "replicas": 1, "updatedReplicas": 1, "readyReplicas": %d}}`
-	policies.Sh(w.World, "kubectl patch deployment "+w.FullName+" -n "+w.Namespace+" --subresource=status --patch='"+
-		fmt.Sprintf(status, ready)+"'")
+	w.Sh("kubectl patch deployment " + w.FullName + " -n " + w.Namespace + " --subresource=status --patch='" +
+		fmt.Sprintf(status, ready) + "'")
 }
 
 // as returns a user who asks about the installation.

@@ -31,12 +31,6 @@ func (w *users) as(user string) kubernetes.Interface {
 	return client
 }
 
-// Sh is World.Sh.
-func Sh(w *suite.World, commands string) string {
-	w.Helper()
-	return w.Sh(commands)
-}
-
 var (
 	dryCreate = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	dryDelete = metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
