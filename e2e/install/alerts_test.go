@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
-	"github.com/mirror-controller/mirror-controller/e2e/plugin"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -69,7 +68,7 @@ var isOver = regexp.MustCompile(`-no-more +(Foreign|Expiring)`)
 // installed: the answers name each, and how to choose it. Case C89.
 func TestAlertOfNoInstallation(t *testing.T) {
 	t.Parallel()
-	w := &charted{plugin.NewInstalled(t, "unscraped"), newHelm(t)}
+	w := &charted{suite.NewInstallation(t, "unscraped"), newHelm(t)}
 	w.run("install", w.Namespace, suite.Deployed("chart"), "--create-namespace", "--set=mirrorLabel="+w.Label,
 		"--set=instance="+w.Instance, "--set=namespacePrefixes={"+w.Prefix+"}")
 	rules := alertRules(t)
@@ -121,7 +120,7 @@ func described(t *testing.T, rule monitoringv1.Rule, labels map[string]string) s
 // deletions that were announced, are no-more. Another installation reports about the same sources.
 func startWithProblems(t *testing.T) *charted {
 	t.Helper()
-	w := &charted{plugin.NewInstalled(t, "alerts", "a", "b", "c"), newHelm(t)}
+	w := &charted{suite.NewInstallation(t, "alerts", "a", "b", "c"), newHelm(t)}
 	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
 	w.run("install", w.Namespace, suite.Deployed("chart"), "--create-namespace", "--set=mirrorLabel="+w.Label,
 		"--set=instance="+w.Instance, "--set=namespacePrefixes={"+w.Prefix+"}", "--set=deletionGrace=1h")

@@ -61,7 +61,7 @@ func kubectlWith(t *testing.T, m shipped.Manifests, command string) {
 
 // charted is a world in which the chart is installed, as a release with the name of its namespace.
 type charted struct {
-	*plugin.Installed
+	*suite.Installation
 	helm shipped.Helm
 }
 
@@ -92,7 +92,7 @@ func (w *charted) advice(line string) string {
 // its Pod does, follows the notes, and takes all out again. Case C48.
 func TestChartInstalls(t *testing.T) {
 	t.Parallel()
-	w := &charted{plugin.NewInstalled(t, "chart", "a", "b"), newHelm(t)}
+	w := &charted{suite.NewInstallation(t, "chart", "a", "b"), newHelm(t)}
 	w.run("install", w.Namespace, suite.Deployed("chart"), "--create-namespace", "--set=mirrorLabel="+w.Label,
 		"--set=instance="+w.Instance, "--set=namespacePrefixes={none-}")
 	w.run("upgrade", w.Namespace, suite.Deployed("chart"), "--reuse-values",
@@ -121,14 +121,14 @@ func purging(commands string) string {
 
 // withPlugin returns commands that find the plug-in, which is not on the path.
 func withPlugin(commands string) string {
-	return strings.ReplaceAll(commands, "kubectl mirror ", plugin.Program()+" ")
+	return strings.ReplaceAll(commands, "kubectl mirror ", suite.Plugin()+" ")
 }
 
 // TestDocsRemoveOneOfSeveral removes, by the commands of the manual, one of two installations that mirror one source.
 // Its copy, which was protected, is deleted, and the other's is not touched. Case C89.
 func TestDocsRemoveOneOfSeveral(t *testing.T) {
 	t.Parallel()
-	w := &charted{plugin.NewInstalled(t, "blue", "green", "blue"), newHelm(t)}
+	w := &charted{suite.NewInstallation(t, "blue", "green", "blue"), newHelm(t)}
 	w.World.Start("--exclude-namespace=" + w.NS("blue"))
 	w.run("install", w.Namespace, suite.Deployed("chart"), "--create-namespace", "--set=mirrorLabel="+w.Label,
 		"--set=instance=blue", "--set=namespacePrefixes={"+w.NS("blue")+"}", "--set=admissionPolicy.protectCopies=true")
@@ -173,7 +173,7 @@ func (w *charted) testAsTheChart() {
 	}
 	pod := pods[0].Spec
 	mark := w.AuditMark()
-	w.ExpectPodChecks(pod)
+	plugin.ExpectPodChecks(w.Installation, pod)
 	all, _, err := w.Cluster.Audit().Since(mark)
 	if err != nil {
 		w.Fatal(err)

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -12,11 +13,14 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
+// checked is an installation that people ask about.
+type checked struct{ *suite.Installation }
+
 // installChecked installs a kustomization above the shipped one, and runs its controller. Its policies have a label of
 // their own, so that they judge nobody else.
-func installChecked(t *testing.T, components ...string) (*Installed, *shipped.Process) {
+func installChecked(t *testing.T, components ...string) (checked, *shipped.Process) {
 	t.Helper()
-	w := NewInstalled(t, "checked", "a")
+	w := checked{suite.NewInstallation(t, "checked", "a")}
 	relabel := func(target, path string) string {
 		path += "/" + strings.ReplaceAll(suite.InstallationLabel, "/", "~1") + ", value: " + w.FullName
 		return "- target: {" + target + "}\n  patch: |\n    - {op: replace, path: " + path + "}\n"
@@ -32,10 +36,18 @@ func installChecked(t *testing.T, components ...string) (*Installed, *shipped.Pr
 }
 
 // allow has the policy go by these prefixes.
-func (w *Installed) allow(prefixes string) {
+func (w checked) allow(prefixes string) {
 	w.Helper()
 	setting := " " + plan.Domain + "/namespace-prefix=" + prefixes
 	w.Sh("kubectl annotate --overwrite clusterrolebinding " + w.FullName + setting)
+}
+
+// as returns a user who asks about the installation.
+func (w checked) as(kubeconfig string) *user {
+	host, _ := os.Hostname()
+	return &user{w.World, kubeconfig, []string{"--controller=" + w.Namespace + "/" + w.FullName},
+		[]string{anonymous(w.World, w.FullName), "mirror-controller", anonymous(w.World, w.Namespace), "mirror-system",
+			": " + host, ": mirror-controller-6d4cf56db6-zx8lq"}}
 }
 
 // TestKubectlCheck has an installation in which all is well, and then one thing after the other is not.
@@ -49,11 +61,11 @@ func TestKubectlCheck(t *testing.T) {
 	admin.prints(0, "check", shown(t, "check"))
 	(&user{w: w.World, kubeconfig: kubeconfig}).says(2, "check", "choose one with --controller")
 
-	w.report(0)
+	w.Report(0)
 	admin.says(1, "check", "controller  to do  Deployment mirror-system/mirror-controller: 0 of 1 replicas are ready, ",
 		"; Lease mirror-system/mirror-controller: mirror-controller-")
 	admin.says(0, "status -A", "!No controller ") // it holds the Lease
-	w.report(1)
+	w.Report(1)
 
 	// A flag was changed, and its annotation was not: writes are refused.
 	w.allow("dev-")
@@ -161,7 +173,7 @@ func TestKubectlCheckOfCronJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.ExpectPodChecks(job.Spec.JobTemplate.Spec.Template.Spec)
+	ExpectPodChecks(w.Installation, job.Spec.JobTemplate.Spec.Template.Spec)
 	w.WaitInSync(w.CreateSource(w.Home, "settings"), w.NS("a"), w.CreateNamespace(w.NS("b"), nil).Name)
 	admin, protect := w.as(w.Cluster.AdminKubeconfig()), "check --protect-copies"
 	admin.until(0, protect, "probe/protect-copies  ok  only the controller changes copies")

@@ -190,7 +190,7 @@ func TestKubectlPurge(t *testing.T) {
 	purger.says(1, "purge --yes", "Refused: the controller of Deployment mirror-system/mirror-controller runs")
 	newPerson(w.World, "blind", lists...).says(2, "purge --yes", "cannot check that no controller runs: ")
 	w.Stop(p)
-	w.report(0)
+	w.Report(0)
 	w.as(newPerson(w.World, "unsure", unsure...).kubeconfig).says(2, "purge --yes", "no controller runs: leases")
 	purger.prints(0, "purge --dry-run", "OPERATION  CONFIGMAP  SOURCE\ndelete  team-a/other  platform/other\n"+
 		"delete  team-a/settings  platform/settings\nIn all: delete 2.")
@@ -201,7 +201,7 @@ func TestKubectlPurge(t *testing.T) {
 	w.Edit(a, "settings", plantest.Finalizer)
 	purger.says(1, "purge platform/settings --yes", "Deleted 0 of 1 copies; failed: 1, ", ": the finalizer ")
 	w.Untouched(theirs)
-	cmd := w.Cluster.Command(w.Context(), Program(), "purge", purger.flags[0], "--kubeconfig="+purger.kubeconfig)
+	cmd := w.Cluster.Command(w.Context(), suite.Plugin(), "purge", purger.flags[0], "--kubeconfig="+purger.kubeconfig)
 	stdin, noInput := cmd.StdinPipe()
 	stderr, noOutput := cmd.StderrPipe()
 	if err := errors.Join(noInput, noOutput, cmd.Start()); err != nil {

@@ -63,7 +63,7 @@ func TestC62AChangeInStages(t *testing.T) {
 	pipeline.says(0, step, "platform/settings: InSync, 3 synced", "platform/ca-bundle: InSync, 3 synced")
 	w.ExpectInSync(w.Live(w.Home, "settings"), a, b, canary)
 	flags := strings.Join(w.Args(), " ") + patiently
-	names := strings.NewReplacer("kubectl mirror wait settings", Program()+" wait settings "+flags,
+	names := strings.NewReplacer("kubectl mirror wait settings", suite.Plugin()+" wait settings "+flags,
 		"-n platform", "-n "+w.Home)
 	stages := strings.SplitAfter(names.Replace(manual.Commands(t, "deploy/docs/staging.md", "rollout=tier=canary")), "\n")
 	said := anonymous(w, w.Sh(strings.Join(stages[:3], "")))
@@ -86,7 +86,7 @@ func TestC62AChangeInStages(t *testing.T) {
 
 	// A namespace that was just created.
 	added := w.CreateNamespace(w.NS("new"), nil).Name
-	names = strings.NewReplacer("team-new", added, "kubectl mirror explain", Program()+" explain")
+	names = strings.NewReplacer("team-new", added, "kubectl mirror explain", suite.Plugin()+" explain")
 	w.Sh(names.Replace(manual.Commands(t, "deploy/docs/pipelines.md", "--for=create")))
 	w.ExpectInSync(w.Live(w.Home, "settings"), added)
 }

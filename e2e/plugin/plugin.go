@@ -6,23 +6,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
-
-// Program returns the path of kubectl-mirror, which is built beside the controller.
-func Program() string { return filepath.Join(filepath.Dir(*suite.Binary), "kubectl-mirror") }
 
 // user runs kubectl mirror as one person.
 type user struct {
@@ -70,7 +63,7 @@ func (u *user) run(command string) answer {
 	u.w.Helper()
 	command = strings.NewReplacer("platform", u.w.Home, "team-", u.w.Prefix).Replace(command)
 	args := append(strings.Fields(command), u.flags...)
-	cmd := u.w.Cluster.Command(u.w.Context(), Program(), append(args, "--kubeconfig="+u.kubeconfig)...)
+	cmd := u.w.Cluster.Command(u.w.Context(), suite.Plugin(), append(args, "--kubeconfig="+u.kubeconfig)...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	err := cmd.Run()
@@ -137,66 +130,10 @@ func anonymous(w *suite.World, text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Installed is a world with an installation of its own.
-type Installed struct {
-	*suite.World
-	Namespace string
-	FullName  string // of all that is installed
-}
-
-// NewInstalled names an installation, which the caller makes.
-func NewInstalled(t *testing.T, kind string, targets ...string) *Installed {
-	t.Helper()
-	w := &Installed{World: suite.New(t, targets...)}
-	w.Namespace = kind + "-" + w.Instance
-	w.FullName = w.Namespace + "-mirror-controller"
-	return w
-}
-
-// Start runs the controller as the Deployment does, has that report its Pod ready, and waits until check finds nothing
-// to do.
-func (w *Installed) Start() *shipped.Process {
-	w.Helper()
-	as, err := shipped.Deployed(w.Context(), w.Cluster, w.Namespace, w.FullName, *suite.Binary)
-	if err != nil {
-		w.Fatal(err)
-	}
-	p, err := as.Start(shipped.RunOptions{Args: suite.Leased(30 * time.Second)})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.StopAtEnd(p)
-	w.report(1)
-	w.as(w.Cluster.AdminKubeconfig()).until(0, "check", "controller  ok")
-	return p
-}
-
-// Stop stops the controller, and has the Deployment report no Pod ready.
-func (w *Installed) Stop(p *shipped.Process) {
-	w.Helper()
-	w.World.Stop(p)
-	w.report(0)
-}
-
-// report sets how many Pods of the Deployment are ready, in place of the controllers that this cluster does without.
-func (w *Installed) report(ready int) {
-	w.Helper()
-	const status = `{"status": {"observedGeneration": 99, "replicas": 1, "updatedReplicas": 1, "readyReplicas": %d}}`
-	w.Sh("kubectl patch deployment " + w.FullName + " -n " + w.Namespace + " --subresource=status --patch='" +
-		fmt.Sprintf(status, ready) + "'")
-}
-
-// as returns a user who asks about the installation.
-func (w *Installed) as(kubeconfig string) *user {
-	host, _ := os.Hostname()
-	return &user{w.World, kubeconfig, []string{"--controller=" + w.Namespace + "/" + w.FullName},
-		[]string{anonymous(w.World, w.FullName), "mirror-controller", anonymous(w.World, w.Namespace), "mirror-system",
-			": " + host, ": mirror-controller-6d4cf56db6-zx8lq"}}
-}
-
-// ExpectPodChecks fails the test unless the API server takes the Pod into the namespace of the installation, and what
-// it runs finds, as its account, that all is well.
-func (w *Installed) ExpectPodChecks(pod corev1.PodSpec) {
+// ExpectPodChecks fails the test unless the API server takes the Pod into the
+// namespace of the installation, and what it runs finds, as its account, that all
+// is well.
+func ExpectPodChecks(w *suite.Installation, pod corev1.PodSpec) {
 	w.Helper()
 	_, refused := w.Admin.CoreV1().Pods(w.Namespace).Create(w.Context(),
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "check-"}, Spec: pod},
