@@ -274,7 +274,7 @@ bench: cluster-inlined build bin/benchstat ## Measure the controller against pla
 endif
 
 .PHONY: storm
-storm: cluster build ## Random operations and faults with real processes; all becomes as planned, each write is judged
+storm: cluster build ## Random operations and faults with real processes; nothing is left to do, each write is judged
 	mkdir -p bin/artifacts
 	cd e2e/storm && $(ALONE) go test -count=1 -timeout 0 -artifacts -outputdir $(CURDIR)/bin/artifacts \
 	  -args $(SHIPPED) -rounds $(STORM_ROUNDS) -seed $(STORM_SEED) # without a package it prints while it runs

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/mirror/apitest/judge"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // judge judges each write of the controllers to ConfigMaps that depends on a state. A create is refused if there is
@@ -51,10 +52,8 @@ func (s *storm) dependsOnACopy(e cluster.Event) error {
 	if _, _, err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Decode(content, nil, cm); err != nil {
 		return err
 	}
-	// This reads the marks on its own: a mistake in package plan is none here.
-	namespace, name, _ := strings.Cut(cm.Annotations[domain+"source"], "/")
-	if cm.Annotations[domain+"copy"] != cm.Namespace+"/"+cm.Name || cm.Annotations[domain+"instance"] != "default" ||
-		name != cm.Name || namespace == "" || namespace == cm.Namespace {
+	o := plan.NewOptions()
+	if _, ours := judge.New(&o).CopyOf(cm); !ours {
 		return fmt.Errorf("it depends on no copy of ours: labels %v, annotations %v", cm.Labels, cm.Annotations)
 	}
 	return nil
