@@ -110,7 +110,7 @@ func (r *record) madeByAdmission(f *facts) *condition {
 
 // hasAltered reports whether have comes from our own write, altered by admission.
 func (r *record) hasAltered(have *corev1.ConfigMap) bool {
-	return have != nil && have.UID != "" && have.UID == r.retry.altered.uid && have.DeletionTimestamp == nil
+	return have != nil && have.UID == r.retry.altered.uid && have.DeletionTimestamp == nil
 }
 
 // hasNothingToDo holds while the target is in sync, or is to stay as it is.
@@ -210,9 +210,6 @@ func (r *record) corrected(stands standing, f *facts) standing {
 	}
 	if r.isFight(stands.state, f) {
 		stands.state = plan.StateFight
-	}
-	if stands.state == plan.StateNone {
-		return standing{} // nobody owns it
 	}
 	return stands
 }

@@ -89,6 +89,8 @@ func TestDecideAtATarget(t *testing.T) {
 	unclaimedFor := func(d time.Duration) record {
 		return record{unclaimed: unclaimed{uid: have.UID, since: epoch.Add(-d)}}
 	}
+	wroteBefore := record{lastWrite: ownWrite{at: epoch.Add(-updateGap + 70)}}.with(blue)
+	wroteBefore.unclaimed = unclaimed{uid: have.UID, since: epoch.Add(-grace)}
 	late := failing(nil, outcome.Conflict, 1, 7*s, standing{})
 	late.unclaimed = unclaimed{uid: have.UID, since: epoch.Add(-grace)}
 	for name, tc := range map[string]struct {
@@ -102,6 +104,7 @@ func TestDecideAtATarget(t *testing.T) {
 		"nothing known":                       {record{}, update, true, 0, plan.StatePending, ""},
 		"in sync":                             {record{}, nothing, false, 0, plan.StateSynced, ""},
 		"in sync, while a call is on its way": {record{busy: true}, nothing, false, 0, plan.StatePending, ""},
+		"held, while a call is on its way":    {record{busy: true}, held, false, 0, plan.StateHeld, ""},
 		"in sync after all":                   {twice, nothing, false, 0, plan.StateSynced, ""},
 		"held":                                {twice, held, false, 0, plan.StateHeld, ""},
 		"foreign":                             {record{}.with(blue), foreign, false, 0, plan.StateForeign, "theirs"},
@@ -111,6 +114,8 @@ func TestDecideAtATarget(t *testing.T) {
 		"our write is unseen":                  {wrote(blue, s), update, false, maxAwait - s, plan.StateSynced, ""},
 		"our write is unseen, in sync":         {wrote(blue, s), nothing, false, maxAwait - s, plan.StateSynced, ""},
 		"our write is unseen, other content":   {wrote(green, s), update, false, maxAwait - s, plan.StatePending, ""},
+		"our write is unseen, in sync before":  {wrote(green, s), nothing, false, maxAwait - s, plan.StatePending, ""},
+		"our write is unseen, and not wanted":  {wrote(blue, s), remove, false, maxAwait - s, plan.StateExpiring, ""},
 		"our write is unseen for a minute":     {wrote(blue, maxAwait), update, true, 0, plan.StatePending, ""},
 		"our deletion is unseen":               {deleted, remove, false, maxAwait, plan.StateNone, ""},
 		"our deletion is unseen, wanted again": {deleted, update, false, maxAwait, plan.StatePending, ""},
@@ -119,6 +124,8 @@ func TestDecideAtATarget(t *testing.T) {
 			70, plan.StatePending, ""},
 		"edited 30 ms after our write": {record{lastWrite: ownWrite{at: epoch.Add(-updateGap + 70)}}.with(blue), update, true,
 			0, plan.StatePending, ""},
+
+		"expired 30 ms after our write": {wroteBefore, remove, true, 0, plan.StateExpiring, ""},
 
 		"failed":                           {once, update, false, 7 * s, plan.StatePending, ""},
 		"refused":                          {twice, update, false, 7 * s, plan.StateRejected, "quota"},
@@ -144,6 +151,8 @@ func TestDecideAtATarget(t *testing.T) {
 		"a repair that is due":       {fought(blue, 12, 8*s), update, true, 0, plan.StateFight, ""},
 		"a fight, and other content": {fought(green, 13, 0), update, true, 0, plan.StateFight, ""},
 		"a fight, and a failure":     {both, update, false, 9 * s, plan.StateFight, ""},
+		"in sync after nine":         {fought(blue, 9, 0), nothing, false, 0, plan.StateSynced, ""},
+		"in sync after ten":          {fought(blue, 10, 0), nothing, false, 2*s + calm, plan.StateFight, ""},
 		"a fight that may be over":   {fought(blue, 12, s), nothing, false, 7*s + calm, plan.StateFight, ""},
 		"a fight until now":          {fought(blue, 12, 8*s+calm), nothing, false, 1, plan.StateFight, ""},
 		"a fight that is over":       {fought(blue, 12, 8*s+calm+1), nothing, false, 0, plan.StateSynced, ""},
@@ -213,8 +222,11 @@ func TestWhatEndsAWaitEarly(t *testing.T) {
 	inTheWay := standing{state: plan.StateForeign}
 	refused := failing(blue, outcome.Rejected, 1, 0, standing{})
 	foreign := failing(blue, outcome.Foreign, 1, 0, inTheWay)
-	often, oftenForeign := refused, foreign
+	nine, often, oftenForeign := refused, refused, foreign
+	nine.retry.failures = 9
 	often.retry.failures, oftenForeign.retry.failures = 10, 10
+	stored := refused
+	stored.retry.stored = "8"
 	for name, tc := range map[string]struct {
 		known record
 		now   *plan.Source
@@ -229,6 +241,9 @@ func TestWhatEndsAWaitEarly(t *testing.T) {
 		"gone":                            {refused, blue, "", true},
 		"foreign: other content":          {foreign, green, "7", false},
 		"foreign: edited":                 {foreign, blue, "8", true},
+		"stored by the try":               {stored, blue, "8", false},
+		"stored, and edited":              {stored, blue, "9", true},
+		"nine times: edited":              {nine, blue, "8", true},
 		"often: other content":            {often, green, "7", true},
 		"C47 often: edited":               {often, blue, "8", false},
 		"C12 often foreign: adopted":      {oftenForeign, blue, "8", true},
