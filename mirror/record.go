@@ -163,7 +163,7 @@ const (
 
 // observe records what the caches show now, and what time has ended.
 func (r *record) observe(f *facts) {
-	if r.repairs.inRow > 0 && f.now.After(r.repairs.calmAt()) {
+	if f.now.After(r.repairs.calmAt()) {
 		r.repairs = repairs{}
 	}
 	if !r.lastWrite.at.Add(maxAwait).After(f.now) {

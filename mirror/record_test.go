@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -116,6 +117,7 @@ func TestDecideAtATarget(t *testing.T) {
 		"our write is unseen, other content":   {wrote(green, s), update, false, maxAwait - s, plan.StatePending, ""},
 		"our write is unseen, in sync before":  {wrote(green, s), nothing, false, maxAwait - s, plan.StatePending, ""},
 		"our write is unseen, and not wanted":  {wrote(blue, s), remove, false, maxAwait - s, plan.StateExpiring, ""},
+		"our write is unseen for 59 seconds":   {wrote(blue, maxAwait-s), update, false, s, plan.StateSynced, ""},
 		"our write is unseen for a minute":     {wrote(blue, maxAwait), update, true, 0, plan.StatePending, ""},
 		"our deletion is unseen":               {deleted, remove, false, maxAwait, plan.StateNone, ""},
 		"our deletion is unseen, wanted again": {deleted, update, false, maxAwait, plan.StatePending, ""},
@@ -174,10 +176,53 @@ func TestDecideAtATarget(t *testing.T) {
 			}
 		})
 	}
-	rested := twice
-	rested.standing, _, _ = rested.decided(&facts{have: have, change: nothing, version: "9", grace: grace, now: epoch})
-	if !rested.isSettled() || !rested.isDone() || rested.content != contentOf(blue) {
-		t.Errorf("in sync: got %+v, want what records share", rested)
+}
+
+// TestWhatRestLeaves is the table of what is known when nothing is to be done: a
+// target in sync leaves what records share. What admission made of our own write
+// stays known while it is there.
+func TestWhatRestLeaves(t *testing.T) {
+	blue := parsed(sourceIn("platform"))
+	have := plantest.ConfigMap("team-a", "settings")
+	tried := failing(blue, outcome.Rejected, 2, time.Second, standing{state: plan.StateRejected})
+	tried.namespaceUID = "1"
+	tried.lastWrite = ownWrite{version: "8", at: epoch}
+	byAdmission := tried
+	byAdmission.retry.altered = altered{uid: have.UID, note: "altered"}
+	before := tried
+	before.retry.altered = altered{uid: "before", note: "altered"}
+	busy := tried
+	busy.busy = true
+	nothing := record{settled: settled{}, namespaceUID: "1"}
+	stillAltered := nothing
+	stillAltered.retry.altered = byAdmission.retry.altered
+	inCall := nothing
+	inCall.busy = true
+	for name, tc := range map[string]struct {
+		known record
+		state plan.State
+		want  record
+	}{
+		"in sync":                     {tried, plan.StateSynced, nothing.with(blue)},
+		"in sync, altered before":     {byAdmission, plan.StateSynced, nothing.with(blue)},
+		"held":                        {tried.with(blue), plan.StateHeld, nothing},
+		"held, altered by admission":  {byAdmission, plan.StateHeld, stillAltered},
+		"held, another was altered":   {before, plan.StateHeld, nothing},
+		"no copy is wanted":           {tried.with(blue), plan.StateNone, nothing},
+		"no copy is wanted in a call": {busy.with(blue), plan.StateNone, inCall},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := tc.known
+			known.rest(&facts{have: have, change: plan.Change{Source: blue, State: tc.state}})
+			if known != tc.want {
+				t.Errorf("got %+v, want %+v", known, tc.want)
+			}
+			isDone := tc.state != plan.StateHeld
+			known.state = tc.state
+			if known.isDone() != isDone {
+				t.Errorf("got done %v, want %v", known.isDone(), isDone)
+			}
+		})
 	}
 }
 
@@ -294,6 +339,7 @@ func TestFailuresOfATarget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := epoch
 			known := record{}.with(blue)
+			inSync := known.content
 			have := plantest.ConfigMap("team-a", "settings")
 			for i, f := range failures {
 				now = now.Add(time.Hour)
@@ -316,8 +362,11 @@ func TestFailuresOfATarget(t *testing.T) {
 				if known.retry != want {
 					t.Errorf("failure %d: got %+v, want %+v", i+1, known.retry, want)
 				}
-				if f.outcome == outcome.Foreign && known.content != (content{}) {
-					t.Errorf("got the content %+v of a foreign object", known.content)
+				if f.outcome == outcome.Foreign {
+					inSync = content{}
+				}
+				if known.content != inSync {
+					t.Errorf("failure %d: got in sync with %+v, want %+v", i+1, known.content, inSync)
 				}
 			}
 		})
@@ -327,6 +376,46 @@ func TestFailuresOfATarget(t *testing.T) {
 	known.failed(&result{change: ofAnother, outcome: outcome.Unavailable, err: errAway}, nil, time.Time{}, epoch)
 	if known.retry.standing != none {
 		t.Errorf("no answer about another source: got %+v, want nothing known", known.retry.standing)
+	}
+}
+
+// TestBusyForAMinute is the table of tries whose answers were retryable, 409 in each
+// but the one in the middle. The last one rejects if a minute has passed, and some
+// write was carried out meanwhile. Case C85.
+func TestBusyForAMinute(t *testing.T) {
+	const s = time.Second
+	blue := parsed(sourceIn("platform"))
+	conflict := apierrors.NewConflict(corev1.Resource("configmaps"), "settings", errAway)
+	for name, tc := range map[string]struct {
+		middle  error
+		last    time.Duration
+		written time.Duration // some write elsewhere
+		want    plan.State
+	}{
+		"a minute":                         {conflict, time.Minute, 30 * s, plan.StateRejected},
+		"less":                             {conflict, time.Minute - 1, 30 * s, plan.StateNone},
+		"no write was carried out":         {conflict, time.Minute, -s, plan.StateNone},
+		"another answer in the middle":     {errors.New("quota"), time.Minute, 30 * s, plan.StateNone},
+		"a try that came to no call there": {nil, time.Minute, 30 * s, plan.StateRejected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := record{}
+			for _, try := range []struct {
+				after time.Duration
+				err   error
+			}{{0, conflict}, {20 * s, tc.middle}, {tc.last, conflict}} {
+				now := epoch.Add(try.after)
+				known.failed(&result{
+					change:  plan.Change{Op: plan.OpUpdate, Source: blue, Owner: blue.Key},
+					outcome: outcome.Conflict,
+					err:     try.err,
+					began:   now,
+				}, nil, epoch.Add(tc.written), now)
+			}
+			if got := known.retry.standing.state; got != tc.want {
+				t.Errorf("got state %v, want %v", got, tc.want)
+			}
+		})
 	}
 }
 
@@ -344,6 +433,9 @@ func TestAlteredStaysRejected(t *testing.T) {
 		stored:  plantest.ConfigMap("team-a", "settings"),
 		began:   epoch,
 	}, nil, time.Time{}, epoch)
+	if own := plantest.ConfigMap("team-a", "settings"); known.isTriggered(&facts{have: own, change: plan.Change{Source: blue}}) {
+		t.Error("got the end of the wait by the event of our own write")
+	}
 	foreign := plan.Change{Source: blue, Owner: blue.Key, State: plan.StateForeign, Note: "theirs", Adoptable: true}
 	inTheWay := standing{plan.StateForeign, blue.Key, "theirs", true}
 	byAdmission := standing{state: plan.StateRejected, owner: blue.Key, note: "altered"}

@@ -63,4 +63,9 @@ func TestNumbersOfSources(t *testing.T) {
 	if !set.has(n.status(late).number) || set.has(n.status(b).number) || set.has(1000) {
 		t.Errorf("got the set %x, want %v alone in it", set, late)
 	}
+	for number := range 20 {
+		if set.has(number) != (number == 0) {
+			t.Errorf("got number %d in the set %v, want 0 alone", number, set.has(number))
+		}
+	}
 }
