@@ -293,9 +293,9 @@ func (r repairs) calmAt() time.Time { return r.last.Add(r.delay() + calm) }
 // isAwaited reports whether the cache does not show the write yet. It has have at
 // the target, and has seen all ConfigMaps up to version.
 func (w ownWrite) isAwaited(have *corev1.ConfigMap, version string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, w.version)
-	isBehind := err == nil && order < 0
-	isStillThere := w.deleted != "" && have != nil && have.UID == w.deleted && have.DeletionTimestamp == nil
+	order, _ := resourceversion.CompareResourceVersion(version, w.version) // 0: one has no order
+	isBehind := order < 0
+	isStillThere := have != nil && have.UID == w.deleted && have.DeletionTimestamp == nil
 	return isBehind || isStillThere
 }
 

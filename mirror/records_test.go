@@ -69,3 +69,31 @@ func TestNumbersOfSources(t *testing.T) {
 		}
 	}
 }
+
+// TestC47NotesAreNotShared: what a tenant can choose is remembered once for each
+// target, and is forgotten with it.
+func TestC47NotesAreNotShared(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stands standing
+		shared int
+	}{
+		"in sync":                       {standing{state: plan.StateSynced, owner: settings("platform")}, 1},
+		"an object in the way, noted":   {standing{state: plan.StateForeign, note: "theirs"}, 0},
+		"out of scope, of any owner":    {standing{state: plan.StateOutOfScope, owner: settings("any")}, 0},
+		"nothing stands, nothing known": {standing{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := stillController(t).records.lock("settings")
+			defer n.unlock()
+			r := n.record("team-a", "1")
+			r.standing = tc.stands
+			n.set("team-a", r)
+			if got := len(n.shared); got != tc.shared {
+				t.Errorf("got %d records kept to be shared, want %d", got, tc.shared)
+			}
+			if known := n.byNamespace["team-a"]; (known != nil) != (tc.stands != standing{}) {
+				t.Errorf("got the record %v", known)
+			}
+		})
+	}
+}
