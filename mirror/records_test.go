@@ -63,9 +63,17 @@ func TestNumbersOfSources(t *testing.T) {
 	if !set.has(n.status(late).number) || set.has(n.status(b).number) || set.has(1000) {
 		t.Errorf("got the set %x, want %v alone in it", set, late)
 	}
-	for number := range 20 {
-		if set.has(number) != (number == 0) {
-			t.Errorf("got number %d in the set %v, want 0 alone", number, set.has(number))
+	var third []*plan.Source
+	for i := range 30 {
+		k := settings(fmt.Sprint(i))
+		if n.status(k).number%3 == 0 {
+			third = append(third, &plan.Source{Key: k})
+		}
+	}
+	set = n.setOf(third)
+	for number := 3; number < 40; number++ { // 32 have been given
+		if set.has(number) != (number%3 == 0 && number < 32) {
+			t.Errorf("got number %d in the set of each third: %v", number, set.has(number))
 		}
 	}
 }
