@@ -43,7 +43,7 @@ func TestExplain(t *testing.T) {
 			namespace, name, _ := strings.Cut(arg, "/")
 			key := types.NamespacedName{Namespace: namespace, Name: name}
 			cm, _ := reader.Get(t.Context(), key) // nothing fails in memory
-			x := &subject{snap.Rules, key, cm, snap, snap.Namespaces[namespace]}
+			x := &subject{snap.Rules, key, cm, "", snap, snap.Namespaces[namespace]}
 			var out golden
 			out.print(arg, exitYes, x.explain(), "table")
 			file.Row(t, out.String())
@@ -78,7 +78,7 @@ func TestC70ExplainAlone(t *testing.T) {
 	}
 	for _, test := range rows {
 		t.Run(test.title, func(t *testing.T) {
-			x := &subject{rules, types.NamespacedName{Namespace: "team-a", Name: "settings"}, test.cm, nil, test.ns}
+			x := &subject{rules, types.NamespacedName{Namespace: "team-a", Name: "settings"}, test.cm, "", nil, test.ns}
 			var out golden
 			out.print(test.title, exitYes, x.explain(), "table")
 			file.Row(t, out.String())

@@ -33,12 +33,16 @@ type api struct {
 	mu      sync.Mutex
 	objects []metav1.Object
 	refused []string // the resources that the user may not see, each maybe with "verb "
-	fault   int      // the status of each answer; 0: there is no fault
+	fault   int      // the status of each answer, or cut; 0: there is no fault
+	http2   bool     // it speaks HTTP/2 when it starts again
 	faults  counter  // requests that were answered with it, or refused
 	listed  int      // lists of events so far, which is how often the sources were read
 	onList  func()   // is called at each list of events
 	alter   func(metav1.Object) error
 }
+
+// cut ends each request without an answer.
+const cut = -1
 
 // newAPI starts an API server with these objects.
 func newAPI(t *testing.T, objects ...metav1.Object) *api {
@@ -51,6 +55,7 @@ func newAPI(t *testing.T, objects ...metav1.Object) *api {
 
 // begin starts the server until the test ends.
 func (a *api) begin(t *testing.T) {
+	a.EnableHTTP2 = a.http2
 	a.Config.ErrorLog = log.New(io.Discard, "", 0)
 	a.StartTLS()
 	t.Cleanup(a.Close)
@@ -114,6 +119,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		w.WriteHeader(http.StatusBadRequest)
+	case a.fault == cut:
+		a.faults.add()
+		panic(http.ErrAbortHandler)
 	case a.fault != 0:
 		a.faults.add()
 		w.Header().Set("Content-Type", "text/html")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -167,35 +168,34 @@ type session struct {
 	// forbidden is the refusal to a user who may not see the settings of the
 	// controller; nil for others.
 	forbidden error
-	// stalled is a line that no controller renews the Lease; empty if one does,
-	// or if that is not known.
+	// stalled is a line that no controller runs; empty if one does, or if that is
+	// not known. led is when the leader took over, if there is one.
 	stalled string
+	led     time.Time
 }
 
-// begin begins the session, once. A user who may not see the settings of the
-// controller has those by the flags alone, unless the command is about the
-// whole cluster: there it would answer wrongly.
+// begin begins the session, or begins it anew: the controller may have changed.
+// A user who may not see the settings of the controller has those by the flags
+// alone, unless the command is about the whole cluster: there it would answer
+// wrongly.
 func (s *session) begin(ctx context.Context) error {
-	if s.Reader != nil {
-		return nil
-	}
 	client, err := s.cli.client("")
 	if err != nil {
 		return err
 	}
-	s.settings, err = s.flags.find(ctx, client)
-	if apierrors.IsForbidden(err) && !s.wholeCluster {
+	s.settings, s.forbidden = s.flags.find(ctx, client)
+	if apierrors.IsForbidden(s.forbidden) && !s.wholeCluster {
 		s.settings = s.flags.alone
-		s.forbidden = err
-	} else if err != nil {
-		return err
+	} else if s.forbidden != nil {
+		return s.forbidden
 	}
-	s.stalled, _ = s.settings.stalled(ctx, client)
+	s.stalled, s.led = s.settings.stalled(ctx, client)
 	s.say(s.stalled)
 	s.Reader = &snapshot.Reader{
 		Client:        client,
 		Rules:         plan.NewRules(&s.settings.Options.Options),
 		NothingIsPast: s.stalled != "",
+		Flags:         s.flags.given(),
 	}
 	return nil
 }

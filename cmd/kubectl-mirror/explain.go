@@ -44,10 +44,10 @@ func explain(ctx context.Context, s *session, keys []types.NamespacedName) error
 	}
 	if cm != nil && s.Rules.AsksToBeMirrored(cm) {
 		s.print(&explanation{"ConfigMap " + key.String() + " is a source: kubectl mirror status " +
-			key.String() + " shows how it stands.", ""})
+			key.String() + s.Flags + " shows how it stands.", ""})
 		return nil
 	}
-	x := &subject{Rules: s.Rules, key: key, cm: cm}
+	x := &subject{Rules: s.Rules, key: key, cm: cm, flags: s.Flags}
 	x.snap, err = s.Read(ctx, key.Name)
 	if apierrors.IsForbidden(err) {
 		// Even a user who may see neither learns much from the ConfigMap alone.
@@ -80,8 +80,9 @@ func (a *explanation) table(w io.Writer) {
 // surroundings.
 type subject struct {
 	*plan.Rules
-	key types.NamespacedName
-	cm  *corev1.ConfigMap // nil: there is none
+	key   types.NamespacedName
+	cm    *corev1.ConfigMap // nil: there is none
+	flags string            // those of the user, for a command that is advised
 
 	// snap has all of the name of the key. It is nil if the user may see no
 	// more than the namespace.
@@ -169,7 +170,7 @@ func (x *subject) explainTarget() (why, remedy string) {
 		why, remedy = x.explainNoCopy(view.All)
 		why = "No copy is wanted there: " + why + "."
 	case plan.StatePending:
-		why += " kubectl mirror status " + c.Owner.String() +
+		why += " kubectl mirror status " + c.Owner.String() + x.flags +
 			" says whether the API server rejects it."
 	case plan.StateExpiring, plan.StateOutOfScope:
 		_, remedy = x.Explain(c.Why)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -24,7 +25,13 @@ func TestRun(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 	}))
 	defer server.Close()
+	untrusted := httptest.NewUnstartedServer(nil)
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	addresses := strings.NewReplacer("http://refuses", server.URL, "https://untrusted", untrusted.URL)
 	const nobody = " --server=http://127.0.0.1:1"
+	const patient = "wait a --namespace-prefix=team- --timeout=1m --server="
 	for name, commands := range map[string][]string{"help": {"--help", "status --help", "plan --help"}, "errors": {
 		"adopt", "plan -n team-a", "purge -n team-a", "status --colour", "explain a b", "wait", "status -o xml",
 		"check -o name" + nobody, "explain a -o name" + nobody, "wait a --namespace-prefix=team- --timeout=0s",
@@ -32,15 +39,17 @@ func TestRun(t *testing.T) {
 		"check --namespace-prefix=team-" + nobody, "plan --controller=one/", "status --context=nope", "plan --prune a b",
 		"status --namespace-prefix=team- a/b/c" + nobody, "status --namespace-prefix=team-" + nobody, "status" + nobody,
 		"status --server=http://refuses",
+		// wait goes on after an error that a restart explains: these are none.
+		patient + "https://untrusted", patient + "ftp://any", patient + "https://not..known",
 	}} {
 		const prompt = "$ kubectl mirror "
 		file := goldenRows(name, prompt)
 		for _, args := range commands {
 			t.Run(args, func(t *testing.T) {
 				var stdout, stderr bytes.Buffer
-				words := strings.Fields(strings.ReplaceAll(args, "http://refuses", server.URL))
-				code := run(t.Context(), words, nil, &stdout, &stderr)
-				file.Row(t, fmt.Sprintf("%s%s\n%s%s", prompt, args, &stdout, &stderr))
+				code := run(t.Context(), strings.Fields(addresses.Replace(args)), nil, &stdout, &stderr)
+				problems := strings.ReplaceAll(stderr.String(), untrusted.URL, "https://untrusted")
+				file.Row(t, fmt.Sprintf("%s%s\n%s%s", prompt, args, &stdout, problems))
 				isError := exitCode(code) == exitUnknown && strings.Count(stderr.String(), "\n") == 1
 				if isError != (name == "errors") {
 					t.Errorf("got exit code %d and stderr %q", code, &stderr)

@@ -69,13 +69,19 @@ func (s *settings) runs(ctx context.Context, client kubernetes.Interface) (bool,
 	return err == nil && lease.pod != "", err
 }
 
-// stalled returns a line that no controller renews the Lease, or that this
-// cannot be seen now; empty if one does, if there is no Lease to be renewed, or
-// if the user may not see it. led is when the leader took over, if one does.
+// stalled returns a line that no controller runs, or that this cannot be seen
+// now; empty if one does, or if the user may not see it. led is when the leader
+// took over, if there is one.
 func (s *settings) stalled(
 	ctx context.Context, client kubernetes.Interface,
 ) (line string, led time.Time) {
-	if s.deployment == nil || !s.leaderElect {
+	const before = ": what was reported before may not hold any more."
+	switch {
+	case s.deployment == nil:
+		return "", led
+	case !s.leaderElect && s.deployment.Status.ReadyReplicas == 0:
+		return "No replica of Deployment " + keyOf(s.deployment) + " is ready" + before, led
+	case !s.leaderElect:
 		return "", led
 	}
 	lease, err := s.lease(ctx, client)
@@ -85,24 +91,25 @@ func (s *settings) stalled(
 		return "", led
 	case err != nil:
 		return "Cannot see whether a controller renews Lease " + name + ": " + brief(err), led
-	case lease.age < time.Minute:
+	case lease.age < max(time.Minute, lease.duration):
 		return "", lease.acquired
 	}
-	return "No controller has renewed Lease " + name + " for a minute: " +
-		"what was reported before may not hold any more.", led
+	return "No controller has renewed Lease " + name + " for a minute" + before, led
 }
 
 // lease is what a Lease shows.
 type lease struct {
-	pod      string // that renews the Lease; empty if there is none
-	age      time.Duration
-	acquired time.Time // by the clock of the holder; zero: not known
+	pod      string        // that renews the Lease; empty if there is none
+	age      time.Duration // since the last renewal
+	duration time.Duration // after which the Lease expires
+	acquired time.Time     // by the clock of the holder; zero: not known
 }
 
 // lease returns the Pod that holds the Lease and renews it, and the age of the
-// last renewal. Without a Lease the age is centuries. Whether the Lease has
-// expired is a matter of the API server's clock: that of the user may be wrong.
-// The answer to a review has the time.
+// last renewal. Without a Lease the age is centuries. Both times are those of
+// the API server, as the clock of the controller or of the user may be wrong:
+// the managed fields have the time of the last write, and the answer to a review
+// has the present one.
 func (s *settings) lease(ctx context.Context, client kubernetes.Interface) (*lease, error) {
 	read, err := client.CoordinationV1().Leases(s.leaseNamespace).
 		Get(ctx, s.leaseName, metav1.GetOptions{})
@@ -114,12 +121,19 @@ func (s *settings) lease(ctx context.Context, client kubernetes.Interface) (*lea
 	if err != nil {
 		return nil, err
 	}
+	var renewed metav1.Time
+	for _, write := range read.ManagedFields {
+		if renewed.Before(write.Time) {
+			renewed = *write.Time
+		}
+	}
 	record := resourcelock.LeaseSpecToLeaderElectionRecord(&read.Spec)
 	l := &lease{
-		age:      review.CreationTimestamp.Sub(record.RenewTime.Time),
+		age:      review.CreationTimestamp.Sub(renewed.Time),
+		duration: time.Duration(record.LeaseDurationSeconds) * time.Second,
 		acquired: record.AcquireTime.Time,
 	}
-	if l.age <= time.Duration(record.LeaseDurationSeconds)*time.Second {
+	if l.age <= l.duration {
 		l.pod, _, _ = strings.Cut(record.HolderIdentity, "_") // its name and a random number
 	}
 	return l, nil
@@ -162,6 +176,21 @@ func showSettings(cmd *cobra.Command) *cobra.Command {
 		cmd.Flags().Lookup(name).Hidden = false
 	}
 	return cmd
+}
+
+// given returns the flags as the user has given them, for a command that is
+// advised.
+func (f *settingsFlags) given() (text string) {
+	f.VisitAll(func(flag *pflag.Flag) {
+		value := flag.Value.String()
+		if strings.ContainsAny(value, " !()*") {
+			value = "'" + value + "'"
+		}
+		if flag.Changed {
+			text += " --" + flag.Name + "=" + value
+		}
+	})
+	return text
 }
 
 // nameTargets reports whether the user has named the targets.

@@ -150,7 +150,19 @@ func (s *session) explainGone(
 		return nil
 	}
 	x := &subject{Rules: s.Rules, key: key, cm: cm}
-	return fmt.Errorf("no source %s: %s", key, cmp.Or(why, x.describe()))
+	return &missing{
+		Namespace: key.Namespace,
+		Name:      key.Name,
+		Status:    snapshot.Gone,
+		Note:      cmp.Or(why, x.describe()),
+	}
+}
+
+// missing is the error that there is no such source, and no report on it.
+type missing snapshot.Source
+
+func (m *missing) Error() string {
+	return fmt.Sprintf("no source %s/%s: %s", m.Namespace, m.Name, m.Note)
 }
 
 // exitOf returns the exit code for sources, each of which has to succeed: the

@@ -61,15 +61,18 @@ func settingsSource(options ...plantest.Option) []metav1.Object {
 	return []metav1.Object{plantest.Source("platform", "settings", options...)}
 }
 
-// installation is a Deployment with --source-namespace, and its Lease, which was renewed some time ago.
+// installation is a Deployment with --source-namespace, and its Lease, which was renewed some time ago. The clock of
+// the controller is an hour slow.
 func installation(ago time.Duration) []metav1.Object {
 	d := deploymentOf("mirror-controller", "--namespace-prefix=team- --source-namespace=platform --leader-elect")
 	d.Spec.Replicas = new(int32(1))
 	d.Status = appsv1.DeploymentStatus{UpdatedReplicas: 1, ReadyReplicas: 1}
-	renewed := metav1.NewMicroTime(time.Now().Add(-ago))
+	written := metav1.NewTime(time.Now().Add(-ago))
+	renewed := metav1.NewMicroTime(written.Add(-time.Hour))
 	holder, duration := "pod-1_random", int32(15)
 	return []metav1.Object{d, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "mirror-system", Name: "mirror-controller"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "mirror-system", Name: "mirror-controller",
+			ManagedFields: []metav1.ManagedFieldsEntry{{Time: &written}, {}}},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &duration,
 		},
@@ -216,7 +219,8 @@ func TestStatusOfMany(t *testing.T) {
 		{a, "status -A --problems -o json"},
 		{a, "status well staged -n platform --problems"},
 		{a, "status -n dev --problems"},
-		{a, "explain platform/mixed"},
+		{a, "status platform/changed --controller=mirror-system --exclude-namespace=kube-*"},
+		{a, "explain platform/mixed --controller=mirror-system"},
 		{a, "plan platform/typing-error"},
 		{a, "wait well mixed -n platform --ignore-blocked --timeout=10m"},
 		{narrow, "status -A --mirror-label=mirror"},
@@ -283,15 +287,17 @@ func TestNothingIsPastWithoutController(t *testing.T) {
 // TestWaitAsksForTheSettingsAgain: an API server that starts refuses the Deployments for a moment. The command would
 // know nothing of the Lease, which nobody renews.
 func TestWaitAsksForTheSettingsAgain(t *testing.T) {
-	source := append(settingsSource(), events("platform", "settings", "Mirrored version=7 synced=12")...)
-	a := newAPI(t, append(installation(2*time.Minute), source...)...)
+	a := newAPI(t, append(installation(2*time.Minute), settingsSource()...)...)
 	a.refused = []string{"deployments"}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	a.with(func() {
 		a.onList = func() {
 			a.refused = nil
-			if a.listed == 4 {
+			switch a.listed {
+			case 2:
+				a.objects = append(a.objects, events("platform", "settings", "Mirrored version=7 synced=12")...)
+			case 4:
 				cancel()
 			}
 		}
@@ -303,11 +309,14 @@ func TestWaitAsksForTheSettingsAgain(t *testing.T) {
 	}
 }
 
-// TestStatusWithoutController has a Lease that nobody renews, and none at all: whoever may see that is told first, and
-// wait does not end with 0.
+// TestStatusWithoutController has a Lease that nobody renews, none at all, or no replica: whoever may see that is told
+// first, and wait does not end with 0.
 func TestStatusWithoutController(t *testing.T) {
 	source := append(settingsSource(), events("platform", "settings", "Mirrored version=7 synced=12")...)
 	single := deploymentOf("mirror-controller", "--namespace-prefix=team-")
+	single.Status.ReadyReplicas = 1
+	patient := installation(2 * time.Minute)
+	patient[1].(*coordinationv1.Lease).Spec.LeaseDurationSeconds = new(int32(180))
 	for _, tc := range []struct {
 		title     string
 		installed []metav1.Object
@@ -318,7 +327,10 @@ func TestStatusWithoutController(t *testing.T) {
 		{"no leader", installation(2 * time.Minute), nil, "No controller has renewed Lease mirror-system/mirror-controller"},
 		{"no Lease", installation(0)[:1], nil, "No controller has renewed Lease mirror-system/mirror-controller"},
 		{"who may not see the Lease", installation(2 * time.Minute), []string{"leases"}, ""},
+		{"a Lease of three minutes", patient, nil, ""},
 		{"no election", []metav1.Object{single}, nil, ""},
+		{"no election, and no replica", []metav1.Object{deploymentOf("single", "--namespace-prefix=team-")}, nil,
+			"No replica of Deployment mirror-system/single is ready"},
 	} {
 		t.Run(tc.title, func(t *testing.T) {
 			a := newAPI(t, append(tc.installed, source...)...)

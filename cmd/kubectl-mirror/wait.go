@@ -2,18 +2,20 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"net/url"
+	"regexp"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/net/http2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -55,8 +57,6 @@ type waiting struct {
 
 	last []*snapshot.Source // as they were read last; nil before the first time
 	code exitCode           // that of last
-	// asked is set when the settings were asked for a second time.
-	asked bool
 }
 
 // run reads the sources again and again, until the answer stands or the time is
@@ -69,8 +69,13 @@ func (w *waiting) run(ctx context.Context, s *session, keys []types.NamespacedNa
 		began := time.Now()
 		pause := time.Second
 		sources, err := w.sources(limited, keys)
+		var gone *missing
+		if w.last != nil && errors.As(err, &gone) {
+			sources = []*snapshot.Source{(*snapshot.Source)(gone)}
+			err = nil
+		}
 		switch {
-		case err == nil && w.isEnd(limited, sources):
+		case err == nil && w.isEnd(sources):
 			w.print(&statuses{sources, true})
 			return w.code
 		case err == nil:
@@ -82,7 +87,7 @@ func (w *waiting) run(ctx context.Context, s *session, keys []types.NamespacedNa
 		case w.last == nil && !mayPass(err):
 			return err
 		default:
-			w.say("Not read, and tried again until the timeout: " + brief(err))
+			w.sayProblem(brief(err))
 		}
 		select {
 		case <-time.After(pause):
@@ -92,9 +97,19 @@ func (w *waiting) run(ctx context.Context, s *session, keys []types.NamespacedNa
 	}
 }
 
+// sayProblem prints why the sources cannot be read, once: problems that differ in
+// numbers alone, such as that of a request or the time, are one.
+func (w *waiting) sayProblem(problem string) {
+	kind := regexp.MustCompile(`[0-9]+`).ReplaceAllString(problem, "")
+	if !w.said[kind] {
+		w.said[kind] = true
+		w.say("Not read, and tried again until the timeout: " + problem)
+	}
+}
+
 // isEnd reports whether no source may still change by itself. Otherwise it
 // prints which may, and in which status they are.
-func (w *waiting) isEnd(ctx context.Context, sources []*snapshot.Source) bool {
+func (w *waiting) isEnd(sources []*snapshot.Source) bool {
 	w.last = sources
 	isEnd := true
 	for _, source := range sources {
@@ -120,10 +135,10 @@ func (w *waiting) isEnd(ctx context.Context, sources []*snapshot.Source) bool {
 	// All is in sync by the reports. If nobody reports, that may have changed, and
 	// so it may if the report is that of a former leader, perhaps with other flags:
 	// the new one reports anew.
-	line, led := w.settings.stalled(ctx, w.Client)
 	isOld := func(s *snapshot.Source) bool {
-		return s.Reported.Time.Before(led.Truncate(time.Second)) // events have whole seconds
+		return s.Reported.Time.Before(w.led.Truncate(time.Second)) // events have whole seconds
 	}
+	line := w.stalled
 	if line == "" && slices.ContainsFunc(sources, isOld) {
 		line = "A controller has just taken over, and has not reported yet"
 	}
@@ -132,19 +147,6 @@ func (w *waiting) isEnd(ctx context.Context, sources []*snapshot.Source) bool {
 		w.say(line)
 		return false
 	}
-	return !w.asksAgain()
-}
-
-// asksAgain reports whether the settings of the controller are to be asked for
-// once more: an API server that starts refuses what it permits later, and
-// without the settings nothing is known of the Lease.
-func (w *waiting) asksAgain() bool {
-	if w.forbidden == nil || w.asked {
-		return false
-	}
-	w.asked = true
-	w.Reader = nil
-	w.forbidden = nil
 	return true
 }
 
@@ -169,16 +171,19 @@ func codeOf(err error) int {
 }
 
 // mayPass reports whether an error may pass without anybody's doing: an API
-// server restarts, or a balancer finds none.
+// server restarts, or a balancer finds none. Another way to fail, such as a host
+// that is not known or a certificate that is not trusted, stays.
 func mayPass(err error) bool {
 	code := codeOf(err)
 	if code != 0 {
 		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
 	}
-	var request *url.Error
-	var certificate *tls.CertificateVerificationError
+	var network *net.OpError     // refused or reset, or an alert that ends a TLS handshake
+	var stream http2.StreamError // reset
 	var lookup *net.DNSError
-	return errors.As(err, &request) && !errors.As(err, &certificate) && !errors.As(err, &lookup)
+	isCut := errors.As(err, &network) || errors.As(err, &stream) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || utilnet.IsProbableEOF(err)
+	return isCut && !errors.As(err, &lookup) || utilnet.IsTimeout(err)
 }
 
 // brief returns an error without what differs each time that it comes, such as

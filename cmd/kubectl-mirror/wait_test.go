@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"strings"
 	"sync"
@@ -92,6 +93,12 @@ func TestC88WaitGoesOn(t *testing.T) {
 			a.with(func() { a.refused = []string{"events"} })
 		}, "events is forbidden: ", false},
 		{"404", html(404), "the server could not find the requested resource", false},
+		{"cut", html(cut), "EOF", true},
+		{"cut in HTTP/2", func(t *testing.T, a *api) {
+			a.with(func() { a.fault = cut })
+			a.http2 = true
+			a.restart(t, func(l net.Listener) net.Listener { return l })
+		}, "INTERNAL_ERROR", true},
 		{"handshake", func(t *testing.T, a *api) {
 			a.restart(t, func(l net.Listener) net.Listener { return closing{l, &a.faults} })
 		}, "tls: internal error", true},
@@ -149,5 +156,28 @@ func waitWithFault(t *testing.T, fault waitFault, atStart bool) {
 	}
 	if n := strings.Count(stderr.text.String(), fault.line); n != 1 {
 		t.Errorf("got %d lines with %q, want 1: %q", n, fault.line, stderr.text.String())
+	}
+}
+
+// TestWaitForDeletedSource: the source is deleted while the command waits, before any report. That ends the command.
+func TestWaitForDeletedSource(t *testing.T) {
+	a := newAPI(t, append(installation(0), settingsSource()...)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	a.with(func() {
+		a.onList = func() {
+			switch a.listed {
+			case 2:
+				a.objects = installation(0)
+			case 4:
+				cancel()
+			}
+		}
+	})
+	var stdout, stderr bytes.Buffer
+	code := a.start(ctx, "wait platform/settings", &stdout, &stderr)
+	const want = "platform/settings: Gone\nThere is no ConfigMap platform/settings.\n"
+	if code != exitNo || stdout.String() != want {
+		t.Errorf("got %v, %q and %q, want 1 and %q", code, stdout.String(), stderr.String(), want)
 	}
 }

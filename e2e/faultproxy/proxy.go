@@ -228,12 +228,23 @@ var answers = map[Kind]*apierrors.StatusError{
 	Unavailable:     apierrors.NewServiceUnavailable(message),
 	Conflict:        apierrors.NewConflict(schema.GroupResource{}, "", errors.New(message)),
 	Gone:            apierrors.NewResourceExpired(message),
+	Unauthorized:    apierrors.NewUnauthorized(message),
+	Forbidden:       apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(message)),
 }
+
+// pages are the codes with which a page comes.
+var pages = map[Kind]int{BadGateway: http.StatusBadGateway, GatewayTimeout: http.StatusGatewayTimeout}
 
 // answer answers a request with a fault. Clients go by the type of the answer, whichever they have asked for.
 func answer(w http.ResponseWriter, r *http.Request, f Rule) {
 	// The API server reads a request before it answers.
 	_, _ = io.Copy(io.Discard, r.Body) // fails if the client has gone, as the answer will
+	if code := pages[f.Kind]; code != 0 {
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, "<html><body>\n<h1>"+http.StatusText(code)+"</h1>\n</body></html>\n")
+		return
+	}
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	if (f.Kind == TooManyRequests || f.Kind == Unavailable) && f.For > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(f.For.Seconds()))))

@@ -29,6 +29,12 @@ const (
 	Unavailable     Kind = "503"
 	Conflict        Kind = "409"
 	Gone            Kind = "410"
+	Unauthorized    Kind = "401"
+	Forbidden       Kind = "403"
+
+	// A balancer that finds no API server answers with a page.
+	BadGateway     Kind = "502"
+	GatewayTimeout Kind = "504"
 )
 
 // Usual are the kinds that any request may meet.

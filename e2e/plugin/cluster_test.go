@@ -106,7 +106,7 @@ func TestKubectlStatus(t *testing.T) {
 	w.WaitEvent(w.Home, "frozen", "InvalidAnnotation")
 	viewer.says(1, "status settings -n team-b", "team-b/settings: Blocked, 1 synced, 1 superseded\nas reported ",
 		" ago\nSuperseded: Not copied to namespace team-a: source platform/settings of the same name has precedence. ",
-		"\nkubectl mirror plan team-b/settings shows single targets")
+		"\nkubectl mirror plan team-b/settings --instance=", " --namespace-prefix=team- shows single targets")
 	viewer.until(0, "status platform/settings", "another source of this name waits for 1 of the targets, ")
 	viewer.says(0, "plan platform/settings",
 		"superseded  team-a/settings  team-b/settings  platform/settings has precedence")

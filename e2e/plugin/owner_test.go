@@ -137,7 +137,9 @@ func TestC70States(t *testing.T) {
 	lift()
 	w.both(0, "wait platform/rejected platform/settings", "platform/rejected: InSync", "platform/settings: InSync")
 	w.both(1, "wait platform/rejected platform/blocked", "platform/rejected: InSync", "platform/blocked: Blocked")
-	w.both(0, "explain platform/blocked", "ConfigMap platform/blocked is a source: kubectl mirror status ")
+	for _, u := range []*user{admin(w.World), w.publisher} {
+		u.says(0, "explain platform/blocked", "ConfigMap platform/blocked is a source: kubectl mirror status ")
+	}
 	w.both(1, "status -n platform", "settings  InSync", "blocked  Blocked", "frozen  Frozen", "nowhere  NoTargets")
 	w.Delete(b, inTheWay.Name) // the controller notices that within a minute
 	w.bothUntil(0, "status platform/blocked", "platform/blocked: InSync, 2 synced", "!Foreign")

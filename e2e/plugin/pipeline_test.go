@@ -1,9 +1,11 @@
 package plugin
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
+	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -89,4 +91,51 @@ func TestC62AChangeInStages(t *testing.T) {
 	names = strings.NewReplacer("team-new", added, "kubectl mirror explain", suite.Plugin()+" explain")
 	w.Sh(names.Replace(manual.Commands(t, "deploy/docs/pipelines.md", "--for=create")))
 	w.ExpectInSync(w.Live(w.Home, "settings"), added)
+}
+
+// TestC88WaitBehindABalancer has a pipeline wait behind a balancer, which answers in one way after another, each for
+// six looks, and so for as many seconds. Then a controller starts. The command prints each error once.
+func TestC88WaitBehindABalancer(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "a")
+	pipeline, _ := applyPipeline(w)
+	w.WithProxyAs(pipeline.kubeconfig)
+	w.CreateSource(w.Home, "settings")
+	faults := []struct {
+		kind faultproxy.Kind
+		line string
+	}{
+		{faultproxy.BadGateway, "502 Bad Gateway"},
+		{faultproxy.Unavailable, "503 Service Unavailable"},
+		{faultproxy.GatewayTimeout, "504 Gateway Timeout"},
+		{faultproxy.Unauthorized, "a fault of the test"},
+		{faultproxy.Forbidden, "forbidden: a fault of the test"},
+		{faultproxy.ResetBefore, "stream error: "},
+	}
+	const looks = 6
+	var last *faultproxy.Injection
+	for _, fault := range faults {
+		// The first look has an answer: before that, a refusal would end the command.
+		last = w.Proxy.Inject(faultproxy.Rule{
+			Namespaces: []string{w.Home}, Resources: []string{"events"}, Skip: 1, Count: looks, Kind: fault.kind,
+		})
+	}
+	args := append([]string{"wait", w.Home + "/settings", "--timeout=1h", "--kubeconfig=" + w.Proxy.Kubeconfig()},
+		pipeline.flags...)
+	wait := w.Cluster.Command(w.Context(), suite.Plugin(), args...)
+	var stdout, stderr bytes.Buffer
+	wait.Stdout, wait.Stderr = &stdout, &stderr
+	if err := wait.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Await("the balancer has answered in all ways", func() bool { return last.Fired() == looks })
+	w.Start()
+	if err := wait.Wait(); err != nil || !strings.Contains(stdout.String(), "/settings: InSync, 1 synced\n") {
+		t.Errorf("got %v and\n%s%s", err, &stdout, &stderr)
+	}
+	for _, fault := range faults {
+		if n := strings.Count(stderr.String(), "until the timeout: "+fault.line); n != 1 {
+			t.Errorf("got %d lines with %q, want 1:\n%s", n, fault.line, &stderr)
+		}
+	}
 }

@@ -108,7 +108,9 @@ func (r *reports) counts(e *corev1.Event) bool {
 }
 
 // isPast reports whether the time of the last deletion is over that an event
-// announces.
+// announces. It is for sources that are gone: no report follows on these. Of
+// another source the next report ends the event, so that it is shown as long as
+// deletions are late.
 func (r *Reader) isPast(e *corev1.Event) bool {
 	until, err := time.Parse(time.RFC3339, e.Annotations[plan.EventUntil])
 	return err == nil && until.Before(time.Now()) && !r.NothingIsPast
@@ -155,6 +157,9 @@ func (r *Reader) Sources(ctx context.Context, key types.NamespacedName) (all []*
 // source; nil: there are none.
 func (r *Reader) sourceOf(key types.NamespacedName, version string, about *reports) *Source {
 	s := newSource(key)
+	planned := "kubectl mirror plan " + key.String() + r.Flags
+	unreported := "none runs, none looks for sources here, or events are refused in this namespace: " +
+		planned + " shows what is to be done"
 	switch {
 	case about == nil && !r.Rules.AllowsSource(key.Namespace):
 		s.Status = NotKnown
@@ -162,8 +167,8 @@ func (r *Reader) sourceOf(key types.NamespacedName, version string, about *repor
 		return s
 	case about == nil:
 		s.Status = NotKnown
-		s.Note = fmt.Sprintf("no controller of instance %s has reported on it in the last hour: "+
-			"none looks for sources here, or %s", r.Rules.Instance(), unreported)
+		s.Note = fmt.Sprintf("no controller of instance %s has reported on it in the last hour: %s",
+			r.Rules.Instance(), unreported)
 		return s
 	}
 	isSettled := about.decisive != nil && versionOf(about.decisive) == version
@@ -171,14 +176,14 @@ func (r *Reader) sourceOf(key types.NamespacedName, version string, about *repor
 		e := about.newest[reason]
 		isSettled = isSettled && !about.isNews(e)
 		isOfOtherVersion := versionOf(e) != "" && (e != about.decisive || versionOf(e) != version)
-		isOver := isOfOtherVersion || about.isOver(e) || r.isPast(e)
+		isOver := isOfOtherVersion || about.isOver(e)
 		if !isOver && reason != plan.ReasonMirrored { // the status has its numbers
 			s.add(e)
 		}
 	}
 	if !isSettled {
 		s.Status = Pending
-		s.Note = "not reported yet; if that stays so, " + unreported
+		s.Note = "no controller has reported on this version; if that stays so, " + unreported
 		return s
 	}
 	s.Reported = about.decisive.LastTimestamp
@@ -188,9 +193,9 @@ func (r *Reader) sourceOf(key types.NamespacedName, version string, about *repor
 	switch {
 	case waiting != "":
 		s.Note = fmt.Sprintf("another source of this name waits for %s of the targets, and takes them "+
-			"over when this one goes: kubectl mirror plan %s names it", waiting, key)
+			"over when this one goes: %s names it", waiting, planned)
 	case s.Total() != s.Count(plan.StateSynced):
-		s.Note = "kubectl mirror plan " + key.String() + " shows single targets"
+		s.Note = planned + " shows single targets"
 	}
 	return s
 }

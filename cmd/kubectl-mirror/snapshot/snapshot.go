@@ -33,6 +33,9 @@ type Reader struct {
 	// NothingIsPast is set if no controller runs: copies whose time has come may
 	// be there still.
 	NothingIsPast bool
+	// Flags are those that the user has given, each after a blank: a command that
+	// a note advises needs them, too.
+	Flags string
 }
 
 // Snapshot is what a cluster holds, and the decision about each target.

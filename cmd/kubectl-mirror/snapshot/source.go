@@ -55,10 +55,6 @@ type Message struct {
 	Text   string `json:"text"`
 }
 
-// unreported are the causes of a report that is missing.
-const unreported = "events are refused in its namespace, or no controller runs: " +
-	"kubectl mirror plan shows what is to be done"
-
 func newSource(key types.NamespacedName) *Source {
 	return &Source{Namespace: key.Namespace, Name: key.Name, Counts: map[string]int{}}
 }
