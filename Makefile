@@ -21,10 +21,12 @@ BENCH_ARGS ?=
 # How many rounds `make storm` plays, and from which seed: each round has the next one.
 STORM_ROUNDS ?= 20
 STORM_SEED ?= 1
-# How many histories `make histories` plays, and from which seed: the same each day. HISTORIES_ACTS=all adds rare acts.
+# How many histories `make histories` plays, and from which seed: the same each day. HISTORIES_ACTS=all adds rare acts,
+# and HISTORIES_ONLY=2,5,9 leaves out all acts but these.
 HISTORIES ?= 1000
 HISTORIES_SEED ?= 1
 HISTORIES_ACTS ?=
+HISTORIES_ONLY ?=
 # From which seed `make soak` plays histories and storm. Empty: a new one each time.
 SOAK_SEED ?=
 # Whose code `make mutants` breaks, such as PKG="mirror/plan mirror/internal/...", and which mutants: those whose names
@@ -34,7 +36,7 @@ MUTANTS ?=
 MUTANTS_ARGS ?=
 # Which of the promises `make wires` breaks, by the beginning of its file, such as 05. Empty: all of them.
 WIRE ?=
-unexport HISTORIES HISTORIES_SEED HISTORIES_ACTS # make unit plays fewer, without delays
+unexport HISTORIES HISTORIES_SEED HISTORIES_ACTS HISTORIES_ONLY # make unit plays fewer, without delays
 # The image that `make image` builds, for which architecture, with what (docker, podman, buildah; empty: the first that
 # works), on which image of Go (empty: as the Dockerfile says), and other arguments for the builder.
 IMAGE ?= mirror-controller:dev
@@ -151,7 +153,7 @@ histories: ## Random histories of the controller in virtual time, with delays be
 	@# A process for each core, with its part of the seeds: a history takes one core, as with race. Each history leaves half
 	@# a megabyte in its process, so that one plays at most a thousand.
 	@cores=$$(getconf _NPROCESSORS_ONLN); export each=$$((($(HISTORIES) + cores - 1) / cores)); \
-	  export HISTORIES_ACTS='$(HISTORIES_ACTS)'; \
+	  export HISTORIES_ACTS='$(HISTORIES_ACTS)' HISTORIES_ONLY='$(HISTORIES_ONLY)'; \
 	  test $$each -le 1000 || each=1000; first=$(HISTORIES_SEED); export end=$$((first + $(HISTORIES))); cd mirror; \
 	  while test $$first -lt $$end; do echo $$first; first=$$((first + each)); done | xargs -P $$cores -I FIRST sh -c \
 	    'left=$$((end - FIRST)); test $$left -le $$each || left=$$each; HISTORIES=$$left HISTORIES_SEED=FIRST \

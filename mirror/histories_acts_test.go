@@ -479,7 +479,7 @@ func (h *history) fail() string {
 		f.hangs = true
 	}
 	h.with(func(now *faults) { now.failing[at] = f })
-	return fmt.Sprintf("%+v at %s", f, at)
+	return fmt.Sprintf("%v at %s: %v (carried out: %v, no answer: %v)", f.verbs, at, f.err, f.lost, f.hangs)
 }
 
 // alter has a webhook change what the controller writes into a namespace.
@@ -562,8 +562,14 @@ func (h *history) changeLeader() string {
 	}
 	h.options = &o
 	h.leader = h.lead(h.options, h.leader)
-	return fmt.Sprintf("prefixes %q, selector %q, source namespaces %q, prune %v", o.NamespacePrefixes,
-		o.NamespaceSelector, o.SourceNamespaces, o.Prune)
+	return inWords(&o)
+}
+
+// inWords returns the flags that are drawn.
+func inWords(o *Options) string {
+	return fmt.Sprintf("prefixes %q, selector %q, source namespaces %q, excluded %q, prune %v, grace %v, resync %v",
+		o.NamespacePrefixes, o.NamespaceSelector, o.SourceNamespaces, o.ExcludeNamespaces, o.Prune, o.DeletionGrace,
+		o.ResyncPeriod)
 }
 
 // drawFlags draws the flags that decide.

@@ -44,8 +44,11 @@ var (
 
 // history is what happens to the sources of two names and their copies in three namespaces.
 type history struct {
-	*rand.Rand
+	*rand.Rand // of what happens now
 	people
+	seed        uint64
+	only        []int         // numbers of the acts that are played; nil: all
+	number      atomic.Uint64 // of the act that happens now
 	options     *Options
 	leader      *leader
 	terms       []historyTerm
@@ -67,11 +70,17 @@ type history struct {
 	requests map[apitest.Call][]time.Time
 	findings []finding
 	judged   time.Time // when what is judged happened; zero: now
-	log      []string
+	log      []done
 
 	events, lines []remark
 
 	rare rareState
+}
+
+// done is what an act did.
+type done struct {
+	number     int
+	name, said string
 }
 
 // finding is something that a history must not show.
@@ -97,17 +106,21 @@ func (h *history) found(kind, format string, args ...any) {
 	h.findings = append(h.findings, finding{kind, fmt.Sprintf("%v: ", at.Sub(h.began)) + fmt.Sprintf(format, args...)})
 }
 
-// play plays the history of a seed.
-func play(t *testing.T, seed uint64) *history {
-	h := &history{Rand: rand.New(rand.NewPCG(seed, 1)), removing: map[string]bool{}}
+// play plays the history of a seed, with some of its acts or, if only is nil, with
+// all.
+func play(t *testing.T, seed uint64, only []int) *history {
+	h := &history{seed: seed, only: only, removing: map[string]bool{}}
 	synctest.Test(t, func(t *testing.T) {
 		h.people, h.began = people{apitest.NewServer(), t}, time.Now()
+		h.draw(0)
 		h.mix()
-		h.begin(seed)
-		atSource((*history).writeSource)(h)
-		for range 10 + h.IntN(30) {
-			h.act()
+		last := 13 + h.IntN(30)
+		h.begin()
+		for number := 4; number <= last; number++ {
+			h.draw(number)
+			h.actAtRandom()
 		}
+		h.draw(last + 1)
 		h.end()
 		h.leave()
 		h.leader.stop()
@@ -116,8 +129,15 @@ func play(t *testing.T, seed uint64) *history {
 	return h
 }
 
-// begin starts a controller with flags drawn by chance.
-func (h *history) begin(seed uint64) {
+// draw begins an act. Each draws from a generator of its own, so that none
+// changes where another is left out.
+func (h *history) draw(number int) {
+	h.number.Store(uint64(number))
+	h.Rand = rand.New(rand.NewPCG(h.seed, uint64(number)))
+}
+
+// begin starts a controller with flags drawn by chance, and plays the first acts.
+func (h *history) begin() {
 	h.options = NewOptions()
 	h.options.ResyncPeriod = 0
 	if playsRare {
@@ -133,37 +153,50 @@ func (h *history) begin(seed uint64) {
 	}
 	h.faults.Store(&faults{})
 	h.hook()
-	delay.Set(h.delays(seed))
+	delay.Set(func(string) { reached.Add(1) })
+	h.draw(1)
+	h.do("delay", (*history).delay)
+	h.draw(2)
 	if h.IntN(2) == 0 {
-		h.beLate()
+		h.do("be late", (*history).beLate)
 	}
 	h.leader = h.lead(h.options, nil)
+	h.draw(3)
+	h.do("write source", atSource((*history).writeSource))
 }
 
 // reached is how often a delay point was reached: never, if the code is not instrumented.
 var reached atomic.Int64
 
-// delays returns what happens at a delay point: now and then time passes. It depends on the seed, the point, and how
-// often that was reached, and not on what other goroutines do.
-func (h *history) delays(seed uint64) func(string) {
+// delay has time pass now and then at a delay point. That depends on the seed, the
+// act, the point, and how often the point was reached during the act, and not on
+// what other goroutines do.
+func (h *history) delay() string {
 	rarity := []uint64{0, 0, 400, 100, 30}[h.IntN(5)]
 	longest := []time.Duration{time.Millisecond, 40 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}[h.IntN(4)]
 	if rarity == 0 {
-		return func(string) { reached.Add(1) }
+		return "nothing"
 	}
 	h.latestDelay = longest
+	type pointInAct struct {
+		number uint64
+		point  string
+	}
 	var mu sync.Mutex
-	times := map[string]uint64{}
-	return func(point string) {
+	times := map[pointInAct]uint64{}
+	delay.Set(func(point string) {
 		reached.Add(1)
+		now := pointInAct{h.number.Load(), point}
 		mu.Lock()
-		times[point]++
-		r := rand.New(rand.NewPCG(seed, times[point]<<32|uint64(crc32.ChecksumIEEE([]byte(point)))))
+		times[now]++
+		sum := uint64(crc32.ChecksumIEEE([]byte(point)))
+		r := rand.New(rand.NewPCG(h.seed^now.number<<48, times[now]<<32|sum))
 		mu.Unlock()
 		if r.Uint64N(rarity) == 0 && !h.faults.Load().over {
 			time.Sleep(time.Duration(1 + r.Int64N(int64(longest))))
 		}
-	}
+	})
+	return fmt.Sprintf("of up to %v at one of %d statements", longest, rarity)
 }
 
 // historyTerm is the time from when a leader took over, and its flags.
@@ -179,16 +212,30 @@ func (h *history) pause(of int) time.Duration {
 	return d + time.Duration(h.Int64N(int64(d)/4+1))
 }
 
-// act does one random thing, and waits for some time.
-func (h *history) act() {
+// actAtRandom does one random thing, and waits for some time. Where the act is
+// left out it waits all the same, so that the others keep their distance.
+func (h *history) actAtRandom() {
 	n := h.IntN(h.weights[len(h.weights)-1])
 	a := acts[slices.IndexFunc(h.weights, func(sum int) bool { return n < sum })]
-	at := time.Since(h.began)
-	h.log = append(h.log, fmt.Sprintf("%v: %s %s", at, a.name, a.do(h)))
-	time.Sleep(h.pause(pick(h, 4, 7, 10)))
-	if h.IntN(6) == 0 {
+	wait, isLong := h.pause(pick(h, 4, 7, 10)), h.IntN(6) == 0
+	h.do(a.name, a.do)
+	time.Sleep(wait)
+	if isLong {
 		time.Sleep(5 * time.Minute)
 		h.compare(false)
+	}
+}
+
+// do does an act, unless it is left out.
+func (h *history) do(name string, do func(*history) string) {
+	number, at := int(h.number.Load()), time.Since(h.began)
+	if h.only != nil && !slices.Contains(h.only, number) {
+		return
+	}
+	d := done{number, name, fmt.Sprintf("%v: %s %s", at, name, do(h))}
+	h.log = append(h.log, d)
+	if printsLog {
+		fmt.Println("act", d.number, d.said)
 	}
 }
 
@@ -293,7 +340,7 @@ func (h *history) lead(o *Options, before *leader) *leader {
 	}
 	c.RegisterMetrics(metrics.NewKubeRegistry()) // or they count nothing
 	l.Controller = c
-	ctx, cancel := context.WithCancel(klog.NewContext(h.t.Context(), logr.New(logSink{h, os.Getenv("HISTORIES") == "1"})))
+	ctx, cancel := context.WithCancel(klog.NewContext(h.t.Context(), logr.New(logSink{h, printsLog})))
 	leads, lose := context.WithCancel(context.WithoutCancel(ctx))
 	l.cancel, l.lose = cancel, lose
 	go func() { l.ended <- c.Run(ctx, Leadership{Begun: l.begun}) }()
@@ -419,20 +466,27 @@ func (c *Controller) leftOver() map[string]int {
 func entries(of any, field string) int { return reflect.ValueOf(of).Elem().FieldByName(field).Len() }
 
 // TestHistories plays $HISTORIES histories, or 25, from $HISTORIES_SEED on. A seed that fails fails again. With `make
-// histories` time passes also between the statements of the controller, and HISTORIES_ACTS=all adds rare acts.
+// histories` time passes also between the statements of the controller, HISTORIES_ACTS=all adds rare acts, and
+// HISTORIES_ONLY=2,5,9 leaves out all acts but these.
 // Cases C08, C15, C24, C29, C31, C40, C43, C52, C62, C65, C74, C75, C76 and C84.
 func TestHistories(t *testing.T) {
 	count, err := strconv.ParseUint(cmp.Or(os.Getenv("HISTORIES"), "25"), 10, 64)
 	first, seedErr := strconv.ParseUint(cmp.Or(os.Getenv("HISTORIES_SEED"), "1"), 10, 64)
-	if err := errors.Join(err, seedErr); err != nil {
+	only, onlyErr := parseOnly(os.Getenv("HISTORIES_ONLY"))
+	if err := errors.Join(err, seedErr, onlyErr); err != nil {
 		t.Fatal(err)
 	}
-	before := reached.Load()
+	before, shrinks := reached.Load(), os.Getenv("HISTORIES") != "" && only == nil
 	for seed := first; seed < first+count; seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			if h := play(t, seed); len(h.findings) > 0 {
-				t.Errorf("%v\nmake histories HISTORIES=1 HISTORIES_SEED=%d HISTORIES_ACTS=%s plays a history with delays again",
-					h, seed, os.Getenv("HISTORIES_ACTS"))
+			h := play(t, seed, only)
+			if len(h.findings) == 0 {
+				return
+			}
+			t.Errorf("%v\n%s plays a history with delays again", h, h.command())
+			if shrinks { // one failure of a process, for it takes long
+				t.Error(h.shrink(t))
+				shrinks = false
 			}
 		})
 	}
@@ -445,14 +499,27 @@ func TestHistories(t *testing.T) {
 	t.Log("no delay point was reached: nobody has seen whether a controller at rest does more than reconcile")
 }
 
+// command returns the command that plays a history again, with the log of the controller.
+func (h *history) command() string {
+	s := fmt.Sprint("make histories HISTORIES=1 HISTORIES_SEED=", h.seed)
+	if playsRare {
+		s += " HISTORIES_ACTS=all"
+	}
+	if h.only != nil {
+		s += " HISTORIES_ONLY=" + formatOnly(h.only)
+	}
+	return s
+}
+
 // String returns what happened and what was found.
 func (h *history) String() string {
 	var b strings.Builder
 	for _, f := range h.findings {
 		fmt.Fprintf(&b, "%s: %s\n", f.kind, f.detail)
 	}
-	for _, line := range h.log {
-		fmt.Fprintf(&b, "    %s\n", line)
+	fmt.Fprintf(&b, "    The controller begins with %s. Acts:\n", inWords(h.terms[0].flags))
+	for _, d := range h.log {
+		fmt.Fprintf(&b, "    %3d  %s\n", d.number, d.said)
 	}
 	return b.String()
 }
