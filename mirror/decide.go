@@ -108,7 +108,6 @@ func (d *decider) keepReason(x *decision, why plan.Unclaimed) {
 func (d *decider) visit(n *nameRecords, k key) decision {
 	x := d.decide(n, k)
 	switch {
-	case x.act:
 	case x.wait > 0:
 		d.queues.copies.AddAfter(k, x.wait)
 	case x.record.state == plan.StateSynced:

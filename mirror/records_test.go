@@ -1,10 +1,15 @@
 package mirror
 
 import (
+	"context"
 	"fmt"
 	goruntime "runtime"
 	"testing"
+	"testing/synctest"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -99,9 +104,80 @@ func TestC47NotesAreNotShared(t *testing.T) {
 			if got := len(n.shared); got != tc.shared {
 				t.Errorf("got %d records kept to be shared, want %d", got, tc.shared)
 			}
-			if known := n.byNamespace["team-a"]; (known != nil) != (tc.stands != standing{}) {
+			isKnown := tc.stands != standing{}
+			if known := n.byNamespace["team-a"]; (known != nil) != isKnown {
 				t.Errorf("got the record %v", known)
 			}
+			if counted := len(n.sources) == 1; counted != isKnown {
+				t.Errorf("got %d sources with targets", len(n.sources))
+			}
+		})
+	}
+}
+
+// TestRecordInANamespace: that of a former namespace of the name does not count,
+// but that a call is on its way.
+func TestRecordInANamespace(t *testing.T) {
+	blue := parsed(sourceIn("platform"))
+	synced := settled{standing: standing{state: plan.StateSynced, owner: blue.Key}}
+	shared := &record{settled: synced}
+	before := &record{settled: synced, namespaceUID: "1", busy: true}
+	for name, tc := range map[string]struct {
+		known *record
+		want  record
+	}{
+		"none":                         {nil, record{namespaceUID: "2"}},
+		"shared with other namespaces": {shared, record{settled: synced, namespaceUID: "2"}},
+		"of a former namespace":        {before, record{namespaceUID: "2", busy: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &nameRecords{byNamespace: map[string]*record{}}
+			if tc.known != nil {
+				n.byNamespace["team-a"] = tc.known
+			}
+			if got := n.record("team-a", "2"); got != tc.want {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestCopyInSyncEndsSlowness: a write that was cut was carried out, if the copy is
+// in sync now. What waits in its namespace goes back to the other targets. No other
+// state shows that.
+func TestCopyInSyncEndsSlowness(t *testing.T) {
+	src := sourceIn("platform")
+	for name, tc := range map[string]struct {
+		there *corev1.ConfigMap
+		ends  bool
+	}{
+		"in sync": {copyOf(src, "team-a"), true},
+		"held":    {copyOf(src, "team-a", data("other")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				held := src.DeepCopy()
+				if !tc.ends {
+					paused(held)
+				}
+				c := stillController(t, held, tc.there)
+				defer c.stopReporting()
+				uid := c.cache.Namespace("team-a").UID
+				waits := key{Namespace: "team-a", Name: "waits"}
+				err := c.queues.slow.Write(t.Context(), uid, slow.Ordinary, func(ctx context.Context) error {
+					<-ctx.Done()
+					return ctx.Err()
+				})
+				if !c.queues.slow.Put(uid, waits, err) {
+					t.Fatalf("got no wait for a turn after %v", err)
+				}
+				n := c.records.lock("settings")
+				c.visit(n, settings("team-a"))
+				n.unlock()
+				if back := c.queues.copies.Len() == 1; back != tc.ends {
+					t.Errorf("got the target back %v, want %v", back, tc.ends)
+				}
+			})
 		})
 	}
 }
