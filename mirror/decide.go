@@ -94,7 +94,7 @@ func uidOf(t plan.Target) types.UID {
 // others.
 func (d *decider) keepReason(x *decision, why plan.Unclaimed) {
 	c := &x.change
-	if c.Op == plan.OpDelete && why.Rule != plan.NotExcluded &&
+	if why.Rule != plan.NotExcluded &&
 		d.rules.StillHolds(why, x.view.Find(c.CopyOf), x.target.Namespace) {
 		c.Why = why
 	}

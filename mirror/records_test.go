@@ -6,8 +6,10 @@ import (
 	goruntime "runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -179,5 +181,80 @@ func TestCopyInSyncEndsSlowness(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestLineIsDueOnce: a decision asks for a line about a deletion that none has
+// announced, and for no other. While a call is on its way it brings no look.
+func TestLineIsDueOnce(t *testing.T) {
+	copied := copyOf(sourceIn("platform"), "team-a")
+	for name, tc := range map[string]struct {
+		there     []runtime.Object
+		announced bool
+		busy      bool
+		line      bool
+	}{
+		"unclaimed":                 {there: []runtime.Object{copied}, line: true},
+		"unclaimed, and announced":  {there: []runtime.Object{copied}, announced: true},
+		"announced, during a call":  {there: []runtime.Object{copied}, announced: true, busy: true},
+		"claimed":                   {there: []runtime.Object{copied, sourceIn("platform")}},
+		"claimed, and just written": {there: []runtime.Object{sourceIn("platform")}, busy: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := stillController(t, append(tc.there, plantest.Namespace("team-a"))...)
+			n := c.records.lock("settings")
+			defer n.unlock()
+			x := c.decide(n, settings("team-a"))
+			n.announceBy = time.Time{}
+			known := x.record
+			if tc.busy {
+				known.busy = true
+				known.lastWrite = ownWrite{version: "1000000", at: time.Now()}
+			}
+			if tc.announced {
+				known.unclaimed.since = time.Now()
+				known.unclaimed.line = 1
+			}
+			n.set("team-a", known)
+			x = c.decide(n, settings("team-a"))
+			if due := !n.announceBy.IsZero(); due != tc.line {
+				t.Errorf("got a line that is due %v, want %v", due, tc.line)
+			}
+			if tc.busy && (x.act || x.wait != 0) {
+				t.Errorf("got act %v, and a look in %v, want the end of the call to decide", x.act, x.wait)
+			}
+		})
+	}
+}
+
+// TestFanOutKeepsItsName: a name is known while its fan-out runs, also without a
+// record. Else a line would count a part of its copies.
+func TestFanOutKeepsItsName(t *testing.T) {
+	c := stillController(t)
+	c.beginFanOut("settings")
+	n := c.records.lock("settings")
+	defer n.unlock()
+	if !n.comparing {
+		t.Error("got a name without a fan-out, want the one that runs")
+	}
+}
+
+// TestForgottenNameIsMadeAnew for whoever has waited for its lock: what is set in
+// the forgotten one would be lost.
+func TestForgottenNameIsMadeAnew(t *testing.T) {
+	all := stillController(t).records
+	n := all.lock("settings")
+	again := make(chan *nameRecords)
+	go func() { again <- all.lock("settings") }()
+	for range 1000 { // the goroutine waits then, on one core
+		goruntime.Gosched()
+	}
+	n.unlock()
+	anew := <-again
+	defer anew.unlock()
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if known := all.byName["settings"]; known != anew || anew.forgotten {
+		t.Errorf("got %p, forgotten %v, want %p, which is known", anew, anew.forgotten, known)
 	}
 }
