@@ -235,9 +235,9 @@ func (x *subject) explainUnseen() (why, remedy string) {
 // handOver returns how a foreign ConfigMap makes way for a copy.
 func (x *subject) handOver(cm *corev1.ConfigMap) string {
 	if _, adoptable := x.Foreign(cm); !adoptable {
-		return "delete or rename it"
+		return "delete it, or move its data to another name"
 	}
-	return fmt.Sprintf("delete or rename it, or hand it over, which REPLACES ITS DATA: "+
-		"kubectl annotate -n %s configmap %s %s=%s",
+	return fmt.Sprintf("delete it, move its data to another name, or hand it over, "+
+		"which REPLACES ITS DATA: kubectl annotate -n %s configmap %s %s=%s",
 		x.key.Namespace, x.key.Name, plan.AdoptAnnotation, plan.AdoptValue)
 }

@@ -81,12 +81,13 @@ func foreignText(s *Summary) string {
 		text := fmt.Sprintf("Not copied to %s: %s. ", namespaces(g.namespaces, named), g.note)
 		if g.adoptable {
 			commands = append(commands, fmt.Sprintf(
-				"%sDelete or rename it, which is noticed within a minute, or hand it over, "+
-					"which REPLACES ITS DATA: kubectl annotate -n %s configmap %s %s=%s",
+				"%sDelete it, or move its data to another name, which is noticed within a minute, "+
+					"or hand it over, which REPLACES ITS DATA: "+
+					"kubectl annotate -n %s configmap %s %s=%s",
 				text, g.namespaces[0], s.Source.Key.Name, plan.AdoptAnnotation, plan.AdoptValue))
 		} else {
-			parts = append(parts, text+"Remove what is in the way, or rename one of the two. "+
-				"A name that becomes free is noticed within a minute.")
+			parts = append(parts, text+"Remove what is in the way, or publish the source under "+
+				"another name. A name that becomes free is noticed within a minute.")
 		}
 	}
 	return strings.Join(append(parts, commands...), " ")
@@ -122,7 +123,7 @@ func supersededText(s *Summary) string {
 	}
 	return fmt.Sprintf("Not copied to %s: source %s of the same name has precedence. "+
 		"A source in a namespace that cannot be a target comes first, then the older source. "+
-		"Rename one of the two.",
+		"Publish one of the two under another name.",
 		nameSome(namesOf(s.superseded), s.Counts[plan.StateSuperseded]), s.superseded[0].note)
 }
 

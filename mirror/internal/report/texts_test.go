@@ -54,7 +54,7 @@ func TestTextsFitAnEvent(t *testing.T) {
 		plan.ReasonOutOfScope:   {named(), plan.StateOutOfScope, " are out of scope and stay unchanged: "},
 		plan.ReasonExpiring:     {named(), plan.StateExpiring, "500 copies in 500 namespaces (n"},
 		plan.ReasonReservedName: {reserved, plan.StateNone, "Version 7 is not mirrored"},
-		plan.ReasonSuperseded:   {named(), plan.StateSuperseded, "Rename one of the two."},
+		plan.ReasonSuperseded:   {named(), plan.StateSuperseded, "Publish one of the two under another name."},
 		plan.ReasonNoTargets: {annotated(plan.SelectorAnnotation, "tier in ("+strings.Repeat("a,", 2000)+"a)"),
 			plan.StateNone, "Version 7 is not mirrored"},
 		plan.ReasonHeld: {named(plantest.Annotation(plan.PausedAnnotation, "true"), plantest.Annotation(
@@ -146,9 +146,9 @@ func TestTextsSayWhatToDo(t *testing.T) {
 	s.Expire(frozen, "team-z", now.Add(2*time.Hour), false)
 	for reason, want := range map[string]string{
 		plan.ReasonForeign: "Not copied to namespace team-b: another source is there. Remove what is in the way, or " +
-			"rename one of the two. A name that becomes free is noticed within a minute. " +
-			"Not copied to 2 namespaces (team-a, team-c): a foreign ConfigMap is there. Delete or rename it, " +
-			"which is noticed within a minute, or hand it over, which REPLACES ITS DATA: " +
+			"publish the source under another name. A name that becomes free is noticed within a minute. " +
+			"Not copied to 2 namespaces (team-a, team-c): a foreign ConfigMap is there. Delete it, or move its " +
+			"data to another name, which is noticed within a minute, or hand it over, which REPLACES ITS DATA: " +
 			"kubectl annotate -n team-a configmap " +
 			"settings mirror-controller.github.io/adopt=true",
 		plan.ReasonWriteFailed: "Out of sync in namespace team-a: " + strings.Repeat("x", 597) + "…. Fix the cause; the " +
