@@ -97,10 +97,10 @@ func newNameQueue(name string) workqueue.TypedDelayingInterface[string] {
 // before the controller leads.
 func (c *Controller) RegisterMetrics(registry Registry) {
 	c.metrics.register(registry, c.opts.ConcurrentWrites)
-	registerGauges(registry, c.activeSources, c.records.total, c.cache.Interrupted)
+	registerGauges(registry, c.activeSources, c.activeTargets, c.cache.Interrupted)
 }
 
-// activeSources iterates over all sources, once the controller leads.
+// activeSources iterates over all sources, while the controller leads.
 func (c *Controller) activeSources(yield func(*plan.Source) bool) {
 	if !c.handlers.active.Load() {
 		return
@@ -112,6 +112,15 @@ func (c *Controller) activeSources(yield func(*plan.Source) bool) {
 			}
 		}
 	}
+}
+
+// activeTargets returns how many targets are in a state, while the controller
+// leads: at a stop the next leader begins to count them.
+func (c *Controller) activeTargets(state plan.State) int {
+	if !c.handlers.active.Load() {
+		return 0
+	}
+	return c.records.total(state)
 }
 
 // Leadership says when a controller may write. Of several that share an

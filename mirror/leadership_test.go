@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -194,8 +195,9 @@ func TestC35StopWaitsForEvents(t *testing.T) {
 	})(t)
 }
 
-// TestC35StopHearsNoEvent: a write is in flight at the stop, and takes ten seconds more. What happens meanwhile is left
-// to the next leader.
+// TestC35StopHearsNoEvent: a write is in flight at the stop, and takes ten
+// seconds more. What happens meanwhile is left to the next leader, which counts
+// sources and targets, too.
 func TestC35StopHearsNoEvent(t *testing.T) {
 	standby(append(teams(3, "team-"), source()), func(t *testing.T, r *term) {
 		r.lead()
@@ -203,14 +205,17 @@ func TestC35StopHearsNoEvent(t *testing.T) {
 		r.delay(on(10*time.Second, updates))
 		r.edit("team-000", data("spoilt"))
 		synctest.Wait()
+		r.wantMetric(2, "mirror_copies", "synced")
+		r.wantMetric(1, "mirror_copies", "pending")
 		r.stop()
 		synctest.Wait()
-		before := r.metric("mirror_copies", "synced")
 		r.optOut("team-001")
 		r.remove("team-002")
 		time.Sleep(5 * time.Second)
-		r.wantMetric(before, "mirror_copies", "synced")
-		r.wantMetric(0, "mirror_copies", "expiring")
+		r.wantMetric(0, "mirror_sources")
+		for _, state := range plan.Counted {
+			r.wantMetric(0, "mirror_copies", state.String())
+		}
 		if err := <-r.ended; err != nil {
 			t.Errorf("got the end %v", err)
 		}
