@@ -133,9 +133,9 @@ func TestC88WaitBehindABalancer(t *testing.T) {
 	if err := wait.Wait(); err != nil || !strings.Contains(stdout.String(), "/settings: InSync, 1 synced\n") {
 		t.Errorf("got %v and\n%s%s", err, &stdout, &stderr)
 	}
-	for _, fault := range faults {
-		if n := strings.Count(stderr.String(), "until the timeout: "+fault.line); n != 1 {
-			t.Errorf("got %d lines with %q, want 1:\n%s", n, fault.line, &stderr)
+	for _, step := range faults {
+		if n := strings.Count(stderr.String(), "until the timeout: "+step.line); n != 1 {
+			t.Errorf("got %d lines with %q, want 1:\n%s", n, step.line, &stderr)
 		}
 	}
 }

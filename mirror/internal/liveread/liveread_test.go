@@ -487,7 +487,7 @@ func TestOneReadAtATime(t *testing.T) {
 			readNamespace: 2 * time.Second,
 		})
 		var all sync.WaitGroup
-		for _, ask := range []struct {
+		for _, step := range []struct {
 			after     time.Duration
 			namespace string
 			reads     int // of the namespace, so far
@@ -498,17 +498,17 @@ func TestOneReadAtATime(t *testing.T) {
 			{11500 * time.Millisecond, "platform", 3},
 			{12 * time.Second, "base", 3},
 		} {
-			time.Sleep(time.Until(start.Add(ask.after)))
+			time.Sleep(time.Until(start.Add(step.after)))
 			all.Go(func() {
-				k := source(ask.namespace)
+				k := source(step.namespace)
 				_, _, err := r.Premise(t.Context(), direct, k, "team-a", start, true)
 				if err != nil {
 					t.Errorf("%v: %v", k, err)
 				}
 			})
 			synctest.Wait()
-			if got := r.server.Calls()[readNamespace]; got != ask.reads {
-				t.Errorf("after %v: got %d reads of the namespace, want %d", ask.after, got, ask.reads)
+			if got := r.server.Calls()[readNamespace]; got != step.reads {
+				t.Errorf("after %v: got %d reads of the namespace, want %d", step.after, got, step.reads)
 			}
 		}
 		all.Wait()

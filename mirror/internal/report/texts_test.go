@@ -237,8 +237,10 @@ func TestTextOfIncompleteExpiry(t *testing.T) {
 		false: "1 copy in ",
 		true:  "At least 1 copy in ",
 	} {
-		if got := x.Text(rules, 10, isIncomplete); !strings.HasPrefix(got, want) {
-			t.Errorf("got %q, want it to begin with %q", got, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if got := x.Text(rules, 10, isIncomplete); !strings.HasPrefix(got, want) {
+				t.Errorf("got %q, want it to begin with %q", got, want)
+			}
+		})
 	}
 }
