@@ -172,6 +172,22 @@ func TestC84LineAfterAFanOut(t *testing.T) {
 	})(t)
 }
 
+// TestC84LineNamesTen namespaces, and counts all, of each source apart.
+func TestC84LineNamesTen(t *testing.T) {
+	objects := append(teams(12, "team-"), source(), plantest.Source("platform", "other"))
+	inSceneWith(objects, func(o *Options) { o.DeletionGrace = time.Minute }, func(t *testing.T, s scene) {
+		time.Sleep(time.Hour)
+		s.remove("platform")
+		other := key{Namespace: "platform", Name: "other"}
+		s.check(s.update(s.at(other), prefixes("team-00")))
+		time.Sleep(time.Second)
+		s.wantLogged(
+			`INFO 12 copies in 12 namespaces (team-000, team-001, team-002, team-003, team-004, `+
+				`team-005, team-006, team-007, team-008, team-009 and 2 more) will be deleted from `,
+			`INFO 2 copies in 2 namespaces (team-010, team-011) will be deleted from `)
+	})(t)
+}
+
 // TestC84GraceOfCountedCopies: while a line is written, a copy is claimed or is to be
 // deleted for another reason. Its grace does not begin.
 func TestC84GraceOfCountedCopies(t *testing.T) {

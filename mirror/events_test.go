@@ -270,6 +270,7 @@ func TestC65SourcesGoneBeforeATakeover(t *testing.T) {
 		s.wantNone("team-000")
 		s.wantNone("team-001")
 		s.wantEventCount(2, plan.ReasonExpiring) // one for the copy of each source
+		s.wantLogged(`source="gone before this process began to lead" type="Warning" reason="Expiring"`)
 	})(t)
 }
 

@@ -68,6 +68,7 @@ func TestC52Expiring(t *testing.T) {
 			tc.lose(s)
 			time.Sleep(reportDelay)
 			s.wantNote(plan.ReasonExpiring, append(tc.want, "will be deleted from 2000-01-01 00:06:00 UTC on", "To keep ")...)
+			s.wantLogged(`source="platform/settings" type="Warning" reason="Expiring"`)
 			s.wantEventCount(1, plan.ReasonExpiring)
 			s.wantMetric(tc.expiring, "mirror_copies", "expiring")
 			writes := s.countWrites("")
