@@ -183,10 +183,67 @@ func TestC84LineNamesTen(t *testing.T) {
 		time.Sleep(time.Second)
 		s.wantLogged(
 			`INFO 12 copies in 12 namespaces (team-000, team-001, team-002, team-003, team-004, `+
-				`team-005, team-006, team-007, team-008, team-009 and 2 more) will be deleted from `,
-			`INFO 2 copies in 2 namespaces (team-010, team-011) will be deleted from `)
+				`team-005, team-006, team-007, team-008, team-009 and 2 more) will be deleted from 2000-01-01 01:01:`,
+			`INFO 2 copies in 2 namespaces (team-010, team-011) will be deleted from 2000-01-01 01:01:`)
 	})(t)
 }
+
+// TestC84CopiesThatALineCounts is the table of them, at a target of a source that no
+// process has seen. The line says if the fan-out of one of its names still runs.
+func TestC84CopiesThatALineCounts(t *testing.T) {
+	expiring := standing{state: plan.StateExpiring, owner: settings("platform")}
+	since := time.Unix(5000, 0)
+	for name, tc := range map[string]struct {
+		stands  standing
+		known   unclaimed
+		running bool // the fan-out
+		want    string
+	}{
+		"new": {expiring, unclaimed{uid: "1"}, false,
+			"1 copy in namespace team-a/settings will be deleted from " + clock(since.Add(time.Minute))},
+		"new, while the fan-out runs": {expiring, unclaimed{uid: "1"}, true, "At least 1 copy in "},
+		"for another reason": {expiring, unclaimed{uid: "1", since: since.Add(-time.Second)}, false,
+			"1 copy in namespace team-a/settings will be deleted from " + clock(since.Add(59*time.Second))},
+		"counted before":        {expiring, unclaimed{uid: "1", since: since, line: 1}, false, ""},
+		"the grace has ended":   {expiring, unclaimed{}, false, ""},
+		"our deletion is on it": {standing{}, unclaimed{uid: "1"}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := stillController(t)
+			c.reporter.grace = time.Minute
+			lines := map[key]*announcement{}
+			for _, name := range []string{"settings", "other"} { // of which the other is complete
+				n := c.records.lock(name)
+				n.announceBy = since
+				if name == "settings" {
+					n.comparing = tc.running
+					known := record{unclaimed: tc.known}
+					known.standing = tc.stands
+					n.set("team-a", known)
+				} else {
+					n.set("team-b", record{
+						settled:   settled{standing: expiring},
+						unclaimed: unclaimed{uid: "2", why: plan.Unclaimed{Rule: plan.ExcludedByOptOut}},
+					})
+				}
+				c.reporter.countNew(n, lines, since)
+				n.unlock()
+			}
+			line := lines[key{}]
+			got := line.Text(c.rules, namedInLines, line.isIncomplete)
+			isCounted := strings.Contains(got, "team-a/settings")
+			if !strings.Contains(got, tc.want) || isCounted != (tc.want != "") {
+				t.Errorf("got the line %q, want in it %q", got, tc.want)
+			}
+			if !strings.Contains(got, "team-b/other") || strings.Contains(got, "t least") != tc.running {
+				t.Errorf("got the line %q, incomplete %v, want the other name in it", got, tc.running)
+			}
+		})
+	}
+}
+
+// clock returns a time as lines have it.
+func clock(at time.Time) string { return at.UTC().Format(time.DateTime) }
 
 // TestC84GraceOfCountedCopies: while a line is written, a copy is claimed or is to be
 // deleted for another reason. Its grace does not begin.

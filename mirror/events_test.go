@@ -270,7 +270,8 @@ func TestC65SourcesGoneBeforeATakeover(t *testing.T) {
 		s.wantNone("team-000")
 		s.wantNone("team-001")
 		s.wantEventCount(2, plan.ReasonExpiring) // one for the copy of each source
-		s.wantLogged(`source="gone before this process began to lead" type="Warning" reason="Expiring"`)
+		s.wantLogged("2 copies in 2 namespaces (team-000/settings, team-001/settings) will be deleted",
+			`source="gone before this process began to lead" type="Warning" reason="Expiring"`)
 	})(t)
 }
 
@@ -392,4 +393,49 @@ func TestRefusedEventsHoldUpNoOther(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		s.wantEvents("before a deletion", plan.ReasonExpiring, plan.ReasonMirrored)
 	})(t)
+}
+
+// TestDueSourcesTakeTurns, one at a time in each namespace, and each once.
+func TestDueSourcesTakeTurns(t *testing.T) {
+	d := stillController(t).reporter.due
+	for _, namespace := range []string{"a", "b"} {
+		for _, name := range []string{"one", "two", "one", "three"} {
+			d.add(key{Namespace: namespace, Name: name})
+		}
+	}
+	var got []string
+	for d.namespaces.Len() > 0 {
+		namespace, _ := d.namespaces.Get()
+		if len(got) == 0 {
+			d.add(key{Namespace: namespace, Name: "one"}) // which waits already
+		}
+		source, ok := d.next(namespace)
+		if !ok {
+			source.Name = "none"
+		}
+		got = append(got, namespace+source.Name)
+		d.namespaces.Done(namespace)
+	}
+	if want := "aone bone atwo btwo athree bthree"; strings.Join(got, " ") != want {
+		t.Errorf("got turns of %v, want %v", got, want)
+	}
+	if len(d.byNamespace) > 0 {
+		t.Errorf("got %v left", d.byNamespace)
+	}
+	d.add(settings("c"))
+	namespace, _ := d.namespaces.Get()
+	d.add(settings("c")) // in this very moment
+	if source, ok := d.next(namespace); source != settings("c") || !ok {
+		t.Errorf("got %v, %v, want the source", source, ok)
+	}
+	if source, ok := d.next(namespace); ok {
+		t.Errorf("got %v, want none a second time", source)
+	}
+}
+
+// TestNoMessageAboutAForgottenSource: it was due, and is forgotten meanwhile.
+func TestNoMessageAboutAForgottenSource(t *testing.T) {
+	if m := stillController(t).reporter.nextMessage(settings("gone"), time.Now()); m != nil {
+		t.Errorf("got the message %q", m.Note)
+	}
 }
