@@ -3,6 +3,7 @@ package mirror
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -11,9 +12,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -437,5 +441,151 @@ func TestDueSourcesTakeTurns(t *testing.T) {
 func TestNoMessageAboutAForgottenSource(t *testing.T) {
 	if m := stillController(t).reporter.nextMessage(settings("gone"), time.Now()); m != nil {
 		t.Errorf("got the message %q", m.Note)
+	}
+}
+
+// TestNoMessageInAFanOut, nor before a line about deletions: it would count a part of
+// the targets. The source is reported soon after.
+func TestNoMessageInAFanOut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		is  func(*nameRecords)
+		due bool
+	}{
+		"nothing goes on":   {func(*nameRecords) {}, true},
+		"a fan-out runs":    {func(n *nameRecords) { n.comparing = true }, false},
+		"a line is due":     {func(n *nameRecords) { n.announceBy = time.Now() }, false},
+		"no fan-out so far": {func(n *nameRecords) { n.view = nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src := source()
+			c := stillController(t, src)
+			n := c.records.lock("settings")
+			status := n.status(plan.KeyOf(src))
+			status.sent.Begin(src.UID)
+			status.counts[plan.StateSynced] = 1
+			n.view = c.cache.View("settings")
+			tc.is(n)
+			n.unlock()
+			now := time.Now()
+			m := c.reporter.nextMessage(plan.KeyOf(src), now)
+			if (m != nil) != tc.due {
+				t.Errorf("got the message %v, want one %v", m, tc.due)
+			}
+			n = c.records.lock("settings")
+			defer n.unlock()
+			isSoon := n.reportAt.After(now) && n.reportAt.Before(now.Add(reportAfter))
+			if isSoon == tc.due {
+				t.Errorf("got a report at %v, want one soon %v", n.reportAt, !tc.due)
+			}
+		})
+	}
+}
+
+// TestNoEventWhereTheNamespaceIsGone, unless it is the cache that is behind.
+func TestNoEventWhereTheNamespaceIsGone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		namespace *corev1.Namespace
+		isGone    bool // the source
+		sent      bool
+	}{
+		"both are there":               {plantest.Namespace("platform"), false, true},
+		"the source is gone":           {plantest.Namespace("platform"), true, true},
+		"both are gone":                {plantest.Namespace("other"), true, false},
+		"the namespace is yet to come": {plantest.Namespace("other"), false, true},
+		"the namespace is terminating": {plantest.Terminating("platform"), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := stillController(t, tc.namespace)
+			sent := &diary{}
+			c.reporter.events = sent
+			news := report.Message{
+				Type:        corev1.EventTypeWarning,
+				Reason:      "News",
+				Note:        "It is so",
+				Annotations: map[string]string{"version": "7"},
+			}
+			m := &message{Message: &news, about: settings("platform"), uid: "1", isGone: tc.isGone}
+			if err := c.reporter.send(t.Context(), m); err != nil {
+				t.Error(err)
+			}
+			var want []Event
+			if tc.sent {
+				want = []Event{{settings("platform"), "1", news.Type, news.Reason, news.Note, news.Annotations}}
+			}
+			if !reflect.DeepEqual(sent.events, want) {
+				t.Errorf("got sent %v, want %v", sent.events, want)
+			}
+		})
+	}
+}
+
+// TestWhatASendLeaves is the table of what is known after an event was sent, or was
+// refused. One about a source that is gone counts as sent then, and one about a
+// source that was created again counts for nothing.
+func TestWhatASendLeaves(t *testing.T) {
+	now := time.Now()
+	summary := &report.Summary{Source: parsed(source()), Rules: teamRules()}
+	summary.Counts[plan.StateSynced] = 1
+	mirrored := summary.Messages(now)
+	gone := &report.Summary{Rules: teamRules()}
+	gone.Expire(plan.Unclaimed{Rule: plan.SourceGone}, "team-a", now.Add(time.Hour), false)
+	expiring := gone.Messages(now) // it is new, and is due again
+	for name, tc := range map[string]struct {
+		all      []report.Message // one
+		uid      types.UID
+		isGone   bool
+		err      error
+		after    time.Duration
+		again    bool
+		reported int // lines
+	}{
+		"sent":              {mirrored, "1", false, nil, time.Minute, false, 3},
+		"refused":           {mirrored, "1", false, errAway, time.Minute, true, 3},
+		"of a former one":   {mirrored, "0", false, nil, 0, true, 3},
+		"an announcement":   {expiring, "1", false, nil, report.Spacing, true, 5},
+		"one, refused":      {expiring, "1", false, rejected("quota"), report.Spacing, false, 3},
+		"refused, and gone": {expiring, "1", true, rejected("quota"), report.Spacing, true, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := stillController(t)
+			n := c.records.lock("settings")
+			status := n.status(settings("platform"))
+			status.sent.Begin("1")
+			status.reported = 3
+			n.unlock()
+			c.reporter.recordSent(&message{
+				Message: &tc.all[0],
+				about:   settings("platform"),
+				uid:     tc.uid,
+				sent:    &status.sent,
+				isGone:  tc.isGone,
+				status:  status,
+				lines:   5,
+			}, tc.err)
+			again, _ := status.sent.Next(tc.all, time.Now().Add(tc.after))
+			if (again != nil) != tc.again || status.reported != tc.reported {
+				t.Errorf("got it again %v, and %d lines reported, want it again %v, and %d",
+					again, status.reported, tc.again, tc.reported)
+			}
+		})
+	}
+}
+
+// TestRefusals is the table of what the answer to an event says. Case C84.
+func TestRefusals(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want report.Refusal
+	}{
+		"429, in half a minute": {apierrors.NewTooManyRequests("later", 30), report.Refusal{RetryAfter: 30 * time.Second}},
+		"429":                   {apierrors.NewTooManyRequestsError("later"), report.Refusal{}},
+		"403":                   {rejected("quota"), report.Refusal{Doubles: true}},
+		"no answer":             {errAway, report.Refusal{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := refusalOf(tc.err); got != tc.want {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
 	}
 }
