@@ -34,9 +34,6 @@ func (d *decider) fanOut(name string) {
 		n.status(s.Key).sent.Begin(s.ConfigMap.UID) // has seen it, until a report forgets it
 	}
 	n.reportSoon()
-	if !n.announceBy.IsZero() {
-		n.all.reports.Add(nextLines) // they have waited for the fan-out
-	}
 }
 
 // beginFanOut begins a fan-out, and returns the namespaces that have a record; or
