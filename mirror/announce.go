@@ -116,7 +116,6 @@ func (r *reporter) countNew(
 		line.isIncomplete = line.isIncomplete || isIncomplete
 		copies[namespace] = u
 	}
-	n.announcing = len(copies) > 0
 	return copies
 }
 
@@ -124,7 +123,6 @@ func (r *reporter) countNew(
 // a line counted them.
 func (r *reporter) beginGraces(n *nameRecords, counted map[string]unclaimed) {
 	now := time.Now()
-	n.announcing = false
 	n.lines++
 	for namespace, u := range counted {
 		known := n.byNamespace[namespace]

@@ -54,7 +54,6 @@ type nameRecords struct {
 	// announceBy is when the line about new deletions is due, even if a fan-out
 	// is running; zero: there is none.
 	announceBy time.Time
-	announcing bool // it is being written
 	// lines is how often lines of the log have announced deletions.
 	lines int
 }

@@ -52,7 +52,7 @@ func (r *reporter) report(ctx context.Context, name string) {
 // isEarly reports whether it is too early for a message about a source of the name:
 // it would count a part of the targets, or come before a line about deletions.
 func (r *reporter) isEarly(n *nameRecords) bool {
-	return r.isIncomplete(n) || !n.announceBy.IsZero() || n.announcing
+	return r.isIncomplete(n) || !n.announceBy.IsZero()
 }
 
 // isIncomplete reports whether the records of a name show a part of its targets: a
