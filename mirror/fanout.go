@@ -31,7 +31,9 @@ func (d *decider) fanOut(name string) {
 	n.view = first
 	n.comparing = false
 	for _, s := range first.All {
-		n.status(s.Key).sent.Begin(s.ConfigMap.UID) // has seen it, until a report forgets it
+		status := n.status(s.Key)
+		status.sent.Begin(s.ConfigMap.UID) // has seen it, until a report forgets it
+		status.excluded = nil
 	}
 	n.reportSoon()
 }

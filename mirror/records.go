@@ -69,9 +69,8 @@ type sourceStatus struct {
 	reported int // the last of the lines whose deletions an event has announced, too
 
 	// excluded are the rules that keep a source without targets from all
-	// namespaces; nil: not known, or it has a target.
-	excluded   []plan.Exclusion
-	excludedAt time.Time // when all namespaces were looked through for them
+	// namespaces; nil: not known since the last fan-out, or it has a target.
+	excluded []plan.Exclusion
 }
 
 // lock returns the records of a name, locked.

@@ -42,7 +42,6 @@ func (r *reporter) report(ctx context.Context, name string) {
 		n.reportIn(reportDelay)
 		return
 	}
-	r.findExcluded(n, now)
 	for k, s := range r.summarize(n, n.sources, now) {
 		r.queueIfDue(n, k, s, now)
 	}
@@ -103,22 +102,16 @@ func (n *nameRecords) sentAbout(status *sourceStatus) *report.Sent {
 // hasSeen reports whether this process has seen the source, which may be gone.
 func (s *sourceStatus) hasSeen() bool { return s.sent.UID() != "" }
 
-// findExcluded finds out what keeps each source without targets from all
-// namespaces, once after each fan-out. Events about namespaces add to that.
-func (r *reporter) findExcluded(n *nameRecords, now time.Time) {
-	if n.view == nil {
-		return
+// excluded returns what keeps a source without targets from all namespaces. It
+// looks at these once after each fan-out. Events about namespaces add to that.
+func (r *reporter) excluded(s *plan.Source, status *sourceStatus) []plan.Exclusion {
+	if s == nil || !status.counts.IsWithoutTargets() {
+		return nil
 	}
-	for _, s := range n.view.Sources {
-		status := n.status(s.Key)
-		switch {
-		case !status.counts.IsWithoutTargets():
-			status.excluded = nil
-		case status.excluded == nil || !status.excludedAt.After(n.fanOutAt):
-			status.excluded = r.rules.Excluded(s, r.cache.Namespaces())
-			status.excludedAt = now
-		}
+	if status.excluded == nil {
+		status.excluded = r.rules.Excluded(s, r.cache.Namespaces())
 	}
+	return status.excluded
 }
 
 // summarize returns summaries of these sources of a name. A source outside of the
@@ -127,14 +120,12 @@ func (r *reporter) summarize(
 	n *nameRecords, sources map[key]*sourceStatus, now time.Time) map[key]*report.Summary {
 	all := map[key]*report.Summary{}
 	for k, status := range sources {
-		all[k] = &report.Summary{
-			Rules:    r.rules,
-			Counts:   status.counts,
-			Excluded: status.excluded,
-		}
+		s := &report.Summary{Rules: r.rules, Counts: status.counts}
 		if n.view != nil {
-			all[k].Source = n.view.Find(k)
+			s.Source = n.view.Find(k)
 		}
+		s.Excluded = r.excluded(s.Source, status)
+		all[k] = s
 	}
 	for namespace, known := range n.byNamespace {
 		owner := all[known.owner]
