@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 )
 
 // Pace is the class of a call's deadline.
@@ -74,7 +73,7 @@ func (q *Queue) Read(
 // needs the mutex, unless the namespace was forgotten meanwhile.
 func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace,
 	f func(context.Context) error, learn func(*call, error)) error {
-	ctx, cancel := context.WithCancelCause(withoutErrors(ctx))
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	c := &call{namespace: uid, pace: pace, began: time.Now(), cancel: cancel}
 
@@ -132,18 +131,3 @@ func (q *Queue) cut(c *call, limit time.Duration) {
 		c.cancel(ErrCut)
 	}
 }
-
-// withoutErrors returns a context whose logger logs no errors: client-go logs
-// one for each call that is cut while its response is read.
-func withoutErrors(ctx context.Context) context.Context {
-	logger := klog.FromContext(ctx)
-	if logger.GetSink() == nil { // it logs nothing
-		return ctx
-	}
-	return klog.NewContext(ctx, logger.WithSink(noErrors{logger.GetSink()}))
-}
-
-// noErrors is a LogSink that drops errors.
-type noErrors struct{ klog.LogSink }
-
-func (noErrors) Error(error, string, ...any) {}

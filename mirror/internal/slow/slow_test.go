@@ -1,7 +1,6 @@
 package slow_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/textlogger"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 )
@@ -598,27 +595,4 @@ func TestSuccessAndStopAreNoCut(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestErrorsOfACallAreNotLogged: client-go logs some errors that it also returns.
-func TestErrorsOfACallAreNotLogged(t *testing.T) {
-	var out bytes.Buffer
-	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out))))
-	err := slow.NewQueue("test", isAnswer).Write(ctx, "a", slow.Ordinary, func(ctx context.Context) error {
-		klog.FromContext(ctx).Error(errRefused, "an error")
-		klog.FromContext(ctx).Info("news")
-		return errRefused
-	})
-	ctx = klog.NewContext(t.Context(), klog.Logger{})
-	none := slow.NewQueue("test", isAnswer).Write(ctx, "a", slow.Ordinary, func(ctx context.Context) error {
-		klog.FromContext(ctx).Info("to nobody")
-		return nil
-	})
-	if none != nil {
-		t.Errorf("got %v of a caller that logs nothing", none)
-	}
-	if logged := out.String(); !errors.Is(err, errRefused) || strings.Contains(logged, "an error") ||
-		!strings.Contains(logged, "news") {
-		t.Errorf("got error %v and the log %q, want the error returned and only news logged", err, logged)
-	}
 }
