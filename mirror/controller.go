@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
@@ -95,7 +96,7 @@ func newNameQueue(name string) workqueue.TypedDelayingInterface[string] {
 // RegisterMetrics registers the metrics of the controller, before it runs. It
 // panics if the registry has one of them. Gauges of sources and copies are zero
 // before the controller leads.
-func (c *Controller) RegisterMetrics(registry Registry) {
+func (c *Controller) RegisterMetrics(registry metrics.KubeRegistry) {
 	c.metrics.register(registry, c.opts.ConcurrentWrites)
 	registerGauges(registry, c.activeSources, c.activeTargets, c.cache.Interrupted)
 }

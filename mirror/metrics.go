@@ -4,7 +4,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
@@ -96,14 +95,8 @@ func newControllerMetrics() *controllerMetrics {
 	}
 }
 
-// Registry takes metrics: a [metrics.KubeRegistry], for example.
-type Registry interface {
-	MustRegister(...metrics.Registerable)
-	RawMustRegister(...prometheus.Collector)
-}
-
 // register registers the counters, and makes every label value exist.
-func (m *controllerMetrics) register(registry Registry, workers int) {
+func (m *controllerMetrics) register(registry metrics.KubeRegistry, workers int) {
 	registry.MustRegister(m.reconciles, m.reconcileErrors, m.reconcileSeconds,
 		m.maxWorkers, m.activeWorkers, m.writes, m.repairs, m.propagation)
 	for _, operation := range []string{"create", "update", "delete"} {
@@ -126,7 +119,7 @@ func (m *controllerMetrics) register(registry Registry, workers int) {
 // registerGauges registers the gauges that are counted at each scrape. total
 // counts the targets in a state; interrupted is that of the cache.
 func registerGauges(
-	registry Registry,
+	registry metrics.KubeRegistry,
 	sources iter.Seq[*plan.Source],
 	total func(plan.State) int,
 	interrupted func(resource string) time.Duration,
