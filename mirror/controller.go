@@ -52,8 +52,7 @@ func New(client kubernetes.Interface, events EventSender, opts *Options) (*Contr
 		copies:  queue.NewCopies(queueName),
 		slow:    slow.NewQueue(queueName+"-slow", outcome.IsAnswered),
 		reports: newNameQueue("reports"),
-		events: workqueue.NewTypedWithConfig(
-			workqueue.TypedQueueConfig[string]{Name: queueName + "-events"}),
+		events:  newNameQueue("events"),
 	}
 	d := &decider{
 		rules:   rules,
@@ -88,6 +87,7 @@ func New(client kubernetes.Interface, events EventSender, opts *Options) (*Contr
 	return c, nil
 }
 
+// newNameQueue returns a queue whose keys are names.
 func newNameQueue(name string) workqueue.TypedDelayingInterface[string] {
 	return workqueue.NewTypedDelayingQueueWithConfig(
 		workqueue.TypedDelayingQueueConfig[string]{Name: queueName + "-" + name})
