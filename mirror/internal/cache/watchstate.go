@@ -179,10 +179,7 @@ func (s *stream) judged(ctx context.Context, e watch.Event) watch.Event {
 			s.setWhole(0)
 		}
 	case !apierrors.IsResourceExpired(err):
-		e.Object = &metav1.Status{
-			Status:  metav1.StatusFailure,
-			Message: s.failed(ctx, "watch", err).Error(),
-		}
+		e.Object = &metav1.Status{Message: s.failed(ctx, "watch", err).Error()}
 	}
 	return e
 }

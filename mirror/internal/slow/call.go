@@ -123,7 +123,7 @@ func (q *Queue) cut(c *call, limit time.Duration) {
 	defer q.mu.Unlock()
 	mayGoOn := c.pace == Ordinary && !c.extended && !q.ordinary.answered.After(c.began)
 	switch {
-	case q.ShuttingDown(), !q.inFlight[c]:
+	case q.ShuttingDown():
 	case mayGoOn:
 		c.extended = true
 		c.timer.Reset(limit)
