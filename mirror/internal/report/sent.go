@@ -33,13 +33,13 @@ type Sent struct {
 
 // sent is the last message with one reason.
 type sent struct {
-	note   string // empty: the message does not hold any more, or was refused
-	logged string
-	at     time.Time // of the last try
-	try    int       // which of all tries that was
+	note      string // empty: the message does not hold any more
+	isRefused bool
+	at        time.Time // of the last try
+	try       int       // which of all tries that was
 
-	refused int           // tries in a row that double the spacing
-	extra   time.Duration // to wait besides the spacing
+	doublings int           // of the spacing, by refusals in a row
+	extra     time.Duration // to wait besides the spacing
 }
 
 // Refusal is how the API server refused a message.
@@ -88,19 +88,19 @@ func (s *Sent) Next(all []Message, now time.Time) (next *Message, wait time.Dura
 	for i := range all {
 		m := &all[i]
 		l := s.last[m.Reason]
-		isDue := m.Note != l.note || m.isOfVersion && over > l.try
+		isDue := m.Note != l.note || l.isRefused || m.isOfVersion && over > l.try
 		if m.Reason == plan.ReasonExpiring {
 			isDue = m.isNew
 		}
 		if !isDue && now.Sub(l.at) < repeatAfter {
 			continue
 		}
-		left := l.at.Add(m.spacing<<min(l.refused, maxDoublings) + l.extra).Sub(now)
+		left := l.at.Add(m.spacing<<min(l.doublings, maxDoublings) + l.extra).Sub(now)
 		switch {
 		case left > 0:
 			wait = Sooner(wait, left)
 		case next == nil:
-			m.Log = m.Note != l.logged && m.Reason != plan.ReasonExpiring
+			m.Log = m.Note != l.note && m.Reason != plan.ReasonExpiring
 			next = m
 		}
 	}
@@ -119,7 +119,7 @@ func (s *Sent) forgetPast(all []Message) (lastTry int) {
 			continue
 		}
 		lastTry = max(lastTry, l.try)
-		s.last[reason] = sent{at: l.at, try: l.try, refused: l.refused, extra: l.extra}
+		s.last[reason] = sent{at: l.at, try: l.try, doublings: l.doublings, extra: l.extra}
 	}
 	return lastTry
 }
@@ -129,12 +129,12 @@ func (s *Sent) forgetPast(all []Message) (lastTry int) {
 func (s *Sent) Refused(m *Message, now time.Time, r Refusal) {
 	s.tries++
 	l := s.last[m.Reason]
-	l.note = ""
-	l.logged = m.Note
+	l.note = m.Note
+	l.isRefused = true
 	l.at = now
 	l.try = s.tries
 	if r.Doubles {
-		l.refused++
+		l.doublings++
 	}
 	l.extra = max(0, r.RetryAfter-m.spacing) + rand.N(m.spacing)
 	s.last[m.Reason] = l
@@ -143,7 +143,7 @@ func (s *Sent) Refused(m *Message, now time.Time, r Refusal) {
 // Record records that a message was sent.
 func (s *Sent) Record(m *Message, now time.Time) {
 	s.tries++
-	s.last[m.Reason] = sent{note: m.Note, logged: m.Note, at: now, try: s.tries}
+	s.last[m.Reason] = sent{note: m.Note, at: now, try: s.tries}
 }
 
 // Sooner returns the shorter of two waits, of which 0 is none.
