@@ -26,9 +26,8 @@ const (
 // Sent is the last message of each reason about a source, and when it was sent.
 // The zero value: none was.
 type Sent struct {
-	uid   types.UID
-	last  map[string]sent // by reason
-	tries int             // to send a message
+	uid  types.UID
+	last map[string]sent // by reason
 }
 
 // sent is the last message with one reason.
@@ -36,7 +35,6 @@ type sent struct {
 	note      string // empty: the message does not hold any more
 	isRefused bool
 	at        time.Time // of the last try
-	try       int       // which of all tries that was
 
 	doublings int           // of the spacing, by refusals in a row
 	extra     time.Duration // to wait besides the spacing
@@ -88,7 +86,7 @@ func (s *Sent) Next(all []Message, now time.Time) (next *Message, wait time.Dura
 	for i := range all {
 		m := &all[i]
 		l := s.last[m.Reason]
-		isDue := m.Note != l.note || l.isRefused || m.isOfVersion && over > l.try
+		isDue := m.Note != l.note || l.isRefused || m.isOfVersion && !over.Before(l.at)
 		if m.Reason == plan.ReasonExpiring {
 			isDue = m.isNew
 		}
@@ -108,8 +106,9 @@ func (s *Sent) Next(all []Message, now time.Time) (next *Message, wait time.Dura
 }
 
 // forgetPast forgets the texts of messages that do not hold any more, and returns
-// the last try to send one of these. A Mirrored stays while targets are pending.
-func (s *Sent) forgetPast(all []Message) (lastTry int) {
+// when the last try to send one of these was. A Mirrored stays while targets are
+// pending.
+func (s *Sent) forgetPast(all []Message) (last time.Time) {
 	holds := map[string]bool{plan.ReasonMirrored: true}
 	for _, m := range all {
 		holds[m.Reason] = true
@@ -118,21 +117,21 @@ func (s *Sent) forgetPast(all []Message) (lastTry int) {
 		if holds[reason] {
 			continue
 		}
-		lastTry = max(lastTry, l.try)
-		s.last[reason] = sent{at: l.at, try: l.try, doublings: l.doublings, extra: l.extra}
+		if l.at.After(last) {
+			last = l.at
+		}
+		s.last[reason] = sent{at: l.at, doublings: l.doublings, extra: l.extra}
 	}
-	return lastTry
+	return last
 }
 
 // Refused records that a message was not sent. Messages that were refused
 // together come again at different times.
 func (s *Sent) Refused(m *Message, now time.Time, r Refusal) {
-	s.tries++
 	l := s.last[m.Reason]
 	l.note = m.Note
 	l.isRefused = true
 	l.at = now
-	l.try = s.tries
 	if r.Doubles {
 		l.doublings++
 	}
@@ -142,8 +141,7 @@ func (s *Sent) Refused(m *Message, now time.Time, r Refusal) {
 
 // Record records that a message was sent.
 func (s *Sent) Record(m *Message, now time.Time) {
-	s.tries++
-	s.last[m.Reason] = sent{note: m.Note, at: now, try: s.tries}
+	s.last[m.Reason] = sent{note: m.Note, at: now}
 }
 
 // Sooner returns the shorter of two waits, of which 0 is none.
