@@ -98,7 +98,7 @@ func newNameQueue(name string) workqueue.TypedDelayingInterface[string] {
 // before the controller leads.
 func (c *Controller) RegisterMetrics(registry metrics.KubeRegistry) {
 	c.metrics.register(registry, c.opts.ConcurrentWrites)
-	registerGauges(registry, c.activeSources, c.activeTargets, c.cache.Interrupted)
+	c.registerGauges(registry)
 }
 
 // activeSources iterates over all sources, while the controller leads.

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"iter"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -116,14 +115,8 @@ func (m *controllerMetrics) register(registry metrics.KubeRegistry, workers int)
 	m.reconcileSeconds.WithLabelValues(queueName)
 }
 
-// registerGauges registers the gauges that are counted at each scrape. total
-// counts the targets in a state; interrupted is that of the cache.
-func registerGauges(
-	registry metrics.KubeRegistry,
-	sources iter.Seq[*plan.Source],
-	total func(plan.State) int,
-	interrupted func(resource string) time.Duration,
-) {
+// registerGauges registers the gauges that are counted at each scrape.
+func (c *Controller) registerGauges(registry metrics.KubeRegistry) {
 	gauge := func(name, help string, labels map[string]string, count func() int) {
 		opts := &metrics.GaugeOpts{
 			Name: name, Help: help, ConstLabels: labels, StabilityLevel: metrics.STABLE,
@@ -133,7 +126,7 @@ func registerGauges(
 	}
 	sum := func(name, help string, number func(*plan.Source) int) {
 		gauge(name, help, nil, func() (n int) {
-			for s := range sources {
+			for s := range c.activeSources {
 				n += number(s)
 			}
 			return n
@@ -154,14 +147,14 @@ func registerGauges(
 		})
 	for _, state := range plan.Counted {
 		gauge("mirror_copies", "Wanted and existing copies by state.",
-			map[string]string{"state": state.String()}, func() int { return total(state) })
+			map[string]string{"state": state.String()}, func() int { return c.activeTargets(state) })
 	}
 	for _, resource := range cache.Resources {
 		gauge("mirror_watch_interrupted_seconds",
 			"Time since the watch of the resource was established, 0 while it is. "+
 				"Meanwhile the controller works with old data.",
 			map[string]string{"resource": resource},
-			func() int { return int(interrupted(resource).Seconds()) })
+			func() int { return int(c.cache.Interrupted(resource).Seconds()) })
 	}
 }
 
