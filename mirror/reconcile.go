@@ -290,10 +290,8 @@ func (r *reconciler) isStillDue(x *attempt) bool {
 	}
 	n := r.records.lock(k.Name)
 	defer n.unlock()
-	before := x.record.unclaimed
 	known := n.byNamespace[k.Namespace]
-	return known != nil && known.unclaimed.uid == before.uid &&
-		known.unclaimed.since.Equal(before.since)
+	return known != nil && known.unclaimed == x.record.unclaimed
 }
 
 // reads returns how an attempt makes calls that read.
