@@ -71,22 +71,14 @@ func (r *reporter) queueIfDue(n *nameRecords, k key, s *report.Summary, now time
 	if next != nil {
 		r.due.add(k)
 	} else if s.Source == nil && s.Counts == (plan.Counts{}) {
-		wait = report.Sooner(wait, n.forgetGone(k, status, now))
+		wait = status.sent.QuietIn(now) // messages keep their spacing
+		if wait <= 0 {
+			n.forget(k)
+		}
 	}
 	if wait > 0 {
 		n.reportIn(wait)
 	}
-}
-
-// forgetGone forgets a source that is gone and has no targets, or returns when to
-// ask again: messages keep their spacing.
-func (n *nameRecords) forgetGone(k key, status *sourceStatus, now time.Time) (wait time.Duration) {
-	wait = status.sent.QuietIn(now)
-	hasJustCome := status.changeAt.After(n.fanOutAt) // and a fan-out will show that
-	if wait <= 0 && !hasJustCome {
-		n.forget(k)
-	}
-	return wait
 }
 
 // sentAbout returns what was sent about a source, or about all sources that this

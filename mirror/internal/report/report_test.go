@@ -480,19 +480,6 @@ func TestNoTargetsText(t *testing.T) {
 	}
 }
 
-// TestSooner: 0 is no wait.
-func TestSooner(t *testing.T) {
-	for _, tc := range []struct{ a, b, want time.Duration }{
-		{0, 0, 0}, {0, 5, 5}, {5, 0, 5}, {5, 3, 3}, {3, 5, 3},
-	} {
-		t.Run(fmt.Sprint(int(tc.a), " ", int(tc.b)), func(t *testing.T) {
-			if got := report.Sooner(tc.a, tc.b); got != tc.want {
-				t.Errorf("got %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
 // TestExpiringIsDue for copies that no message has announced: within a second if the grace ends before ten seconds have
 // passed.
 func TestExpiringIsDue(t *testing.T) {

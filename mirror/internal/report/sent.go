@@ -95,9 +95,9 @@ func (s *Sent) Next(all []Message, now time.Time) (next *Message, wait time.Dura
 		}
 		left := l.at.Add(m.spacing<<min(l.doublings, maxDoublings) + l.extra).Sub(now)
 		switch {
-		case left > 0:
-			wait = Sooner(wait, left)
-		case next == nil:
+		case left > 0 && (wait == 0 || left < wait):
+			wait = left
+		case left <= 0 && next == nil:
 			m.Log = m.Note != l.note && m.Reason != plan.ReasonExpiring
 			next = m
 		}
@@ -142,12 +142,4 @@ func (s *Sent) Refused(m *Message, now time.Time, r Refusal) {
 // Record records that a message was sent.
 func (s *Sent) Record(m *Message, now time.Time) {
 	s.last[m.Reason] = sent{note: m.Note, at: now}
-}
-
-// Sooner returns the shorter of two waits, of which 0 is none.
-func Sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
-	}
-	return a
 }
