@@ -173,10 +173,8 @@ func (r *reconciler) recordResult(
 	case res.outcome == outcome.Terminating && isClosed:
 		*known = record{namespaceUID: known.namespaceUID} // its return is an event
 	default:
-		// Only a grace that has begun begins anew. After a claim that came and went
-		// meanwhile a new line begins it.
-		begun := known.unclaimed.since
-		if res.outcome == outcome.Claimed && !begun.IsZero() && begun.Before(res.claimedAt) {
+		// After a claim that came and went meanwhile a new line begins the grace.
+		if res.outcome == outcome.Claimed && known.unclaimed == x.record.unclaimed {
 			known.unclaimed.since = res.claimedAt
 		}
 		writtenAt, _ := r.writtenAt.Load().(time.Time)
