@@ -287,12 +287,7 @@ func start[T comparable](
 
 // takeOver plans everything: sources may have changed while no process led.
 func (c *Controller) takeOver() {
-	// This comes first. Otherwise a source that goes meanwhile would be remembered
-	// for ever.
-	c.handlers.active.Store(true)
-	for s := range c.activeSources {
-		c.handlers.sourceChanged(s.ConfigMap)
-	}
+	c.handlers.active.Store(true) // first, or the event of a change meanwhile would be lost
 	c.planAll()
 }
 
