@@ -52,12 +52,12 @@ func (h *history) shrink(t *testing.T) string {
 	}
 	most := 2 * s.plays
 	left := shortest(all, func(only []int) bool { return s.fails(t, only, most) })
-	fewer := ""
+	found := "The shortest list that fails"
 	if s.isOver() {
-		fewer = ", and fewer may be"
+		found = "The shortest list that was found in time"
 	}
-	return fmt.Sprintf("%d of its %d acts are enough%s, by %d plays in %v:\n%s", len(left), len(all),
-		fewer, s.plays, time.Since(s.began).Round(time.Second), s.shown)
+	return fmt.Sprintf("%s has %d of %d acts, by %d plays in %v:\n%s", found, len(left), len(all),
+		s.plays, time.Since(s.began).Round(time.Second), s.shown)
 }
 
 func (s *shrinker) isOver() bool {

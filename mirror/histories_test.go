@@ -511,11 +511,15 @@ func (h *history) command() string {
 	return s
 }
 
-// String returns what happened and what was found.
+// String returns what happened and what was found, without the findings of a kind
+// after the first five.
 func (h *history) String() string {
 	var b strings.Builder
+	all := map[string]int{}
 	for _, f := range h.findings {
-		fmt.Fprintf(&b, "%s: %s\n", f.kind, f.detail)
+		if all[f.kind]++; all[f.kind] <= 5 {
+			fmt.Fprintf(&b, "%s: %s\n", f.kind, f.detail)
+		}
 	}
 	fmt.Fprintf(&b, "    The controller begins with %s. Acts:\n", inWords(h.terms[0].flags))
 	for _, d := range h.log {
