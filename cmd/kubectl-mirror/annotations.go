@@ -9,8 +9,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -77,51 +75,43 @@ func (s *settings) differsFrom(annotations map[string]string) (differs []string)
 			value = flag.DefValue
 		}
 		wanted := flag.Value.String()
-		isSelector := name == "namespace-selector" // the only one with several lines
-		if isSelector {
-			wanted = requirements(wanted)
+		lines := wanted
+		if name == "namespace-selector" {
+			lines = requirements(wanted)
 		}
-		if !items(value).Equal(items(wanted)) || !isSelector && strings.Contains(value, "\n") {
+		if ordered(value) != ordered(lines) {
 			differs = append(differs, fmt.Sprintf("%s is %q, and the flag %q", name, value, wanted))
 		}
 	}
 	return differs
 }
 
-// operators are those of a requirement of a selector, as the annotation has
-// them.
-var operators = map[selection.Operator]string{
-	selection.In:           "In",
-	selection.Equals:       "In",
-	selection.DoubleEquals: "In",
-	selection.NotIn:        "NotIn",
-	selection.NotEquals:    "NotIn",
-	selection.Exists:       "Exists",
-	selection.DoesNotExist: "DoesNotExist",
-}
-
-// requirements returns a selector as the annotation has it, one requirement a
-// line. Of "team in (red,blue),!frozen" these are "team In blue,red" and
-// "frozen DoesNotExist".
-func requirements(selector string) string {
+// requirements returns a selector with one requirement a line.
+func requirements(selector string) (lines string) {
 	parsed, _ := labels.ParseToRequirements(selector) // it is valid
-	var lines []string
 	for _, r := range parsed {
-		values := strings.Join(r.Values().List(), ",")
-		lines = append(lines, strings.TrimSpace(r.Key()+" "+operators[r.Operator()]+" "+values))
+		lines += r.String() + "\n"
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
-// items returns the lines of an annotation, each with the comma-separated items
-// after its last blank in order: two annotations with the same items mean the
-// same.
-func items(value string) sets.Set[string] {
-	all := sets.New[string]()
-	for line := range strings.SplitSeq(value, "\n") {
-		head := line[:strings.LastIndex(line, " ")+1]
-		list := strings.Split(line[len(head):], ",")
-		all.Insert(head + strings.Join(sets.List(sets.New(list...)), ","))
+// asAnnotation gives the requirements of a selector the words of an annotation,
+// in whatever order: "team in (red,blue)" becomes "team In red,blue", and "!frozen"
+// becomes "DoesNotExist frozen". It leaves out Exists, which a selector does not
+// have.
+var asAnnotation = strings.NewReplacer(
+	" in (", " In ", " notin (", " NotIn ", ")", "", " Exists", "",
+	"!=", " NotIn ", "!", "DoesNotExist ", "==", " In ", "=", " In ")
+
+// ordered returns the lines of an annotation or a flag, and the words and items
+// of each line, in an order that two texts share if they mean the same.
+func ordered(text string) string {
+	lines := strings.Split(strings.TrimSpace(asAnnotation.Replace(text)), "\n")
+	for i, line := range lines {
+		items := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == ',' })
+		slices.Sort(items)
+		lines[i] = strings.Join(items, " ")
 	}
-	return all.Delete("")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }

@@ -23,7 +23,7 @@ func TestPlan(t *testing.T) {
 		out.print(arg, verdict(!of.needed), of, "table")
 	}
 	abandoned := newChanges(read(t, newReader()), types.NamespacedName{})
-	abandoned.Abandoned = 36
+	abandoned.Abandons = true
 	out.print("abandoned", exitNo, abandoned, outputFormats...)
 	out.compare(t, "plan")
 }

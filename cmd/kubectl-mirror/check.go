@@ -99,13 +99,13 @@ func unknown(err error) finding { return finding{Result: resultUnknown, Detail: 
 
 // check runs each check that is expected. Each is a line of the answer:
 //
-//	controller            all replicas are ready, and one of them writes
-//	permissions           RBAC grants the account what the controller needs
-//	probe/copy            the API server would accept a copy
-//	probe/confined        policies would refuse the controller what is no copy
-//	settings              the policies go by the flags of the controller
-//	publishers            a policy that says who may publish is bound
-//	probe/protect-copies  a policy would refuse the user to delete a copy
+//	controller      all replicas are ready, and one of them writes
+//	permissions     RBAC grants the account what the controller needs
+//	probe/copy      the API server would accept a copy
+//	probe/confined  policies would refuse the controller what is no copy
+//	settings        the policies go by the flags of the controller
+//	publishers      a policy that says who may publish is bound
+//	protect-copies  a policy that protects copies is bound
 func (k *checker) check(ctx context.Context) {
 	for _, c := range []struct {
 		name     string
@@ -119,7 +119,8 @@ func (k *checker) check(ctx context.Context) {
 		{"settings", k.confined || k.publishers || k.protected, k.checkSettings},
 		{"publishers", k.publishers, k.checkPolicy(
 			"labelled-or-marked", "only holders of the verb mirror publish", "admission/publishers")},
-		{"probe/protect-copies", k.protected, k.probeProtected},
+		{"protect-copies", k.protected, k.checkPolicy(
+			"marked", "only the controller changes copies", "protect-copies")},
 	} {
 		if c.expected {
 			found := c.run(ctx)
@@ -148,27 +149,21 @@ func (k *checker) checkController(ctx context.Context) finding {
 	wanted := *d.Spec.Replicas // the API server sets it
 	text := fmt.Sprintf("Deployment %s: %d of %d replicas are ready, image %s",
 		keyOf(d), status.ReadyReplicas, wanted, containerOf(d).Image)
-	writes := true
-	if k.settings.leaderElect {
-		lease, err := k.settings.lease(ctx, k.Client)
-		if err != nil {
-			return unknown(err)
-		}
-		writes = lease.pod != ""
-		text += fmt.Sprintf("; Lease %s/%s: %s",
-			k.settings.leaseNamespace, k.settings.leaseName, cmp.Or(lease.pod, "nobody holds it"))
+	line, _, err := k.settings.stalled(ctx, k.Client)
+	if err != nil {
+		return unknown(err)
+	}
+	if line != "" {
+		text += "; " + line
 	}
 
 	kubectl := ": kubectl -n " + d.Namespace
 	// Ready replicas may be those of the former version of the Deployment.
-	isRolledOut := status.ObservedGeneration >= d.Generation &&
-		status.UpdatedReplicas >= wanted && status.ReadyReplicas >= wanted
+	isRolledOut := status.UpdatedReplicas >= wanted && status.ReadyReplicas >= wanted
 	switch {
 	case wanted > 1 && !k.settings.leaderElect:
 		return todo(text + ": all of them write: add --leader-elect to the arguments")
-	case wanted == 0:
-		return todo(text + kubectl + " scale deployment " + d.Name + " --replicas=1")
-	case !isRolledOut, !writes:
+	case !isRolledOut, line != "":
 		return todo(text + kubectl + " describe deployment " + d.Name +
 			", and the logs of its Pods")
 	}

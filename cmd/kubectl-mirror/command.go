@@ -15,7 +15,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways in which kubectl signs in
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	stamped "github.com/mirror-controller/mirror-controller/cmd/internal/version"
@@ -36,7 +35,7 @@ var stamp string
 const longHelp = `kubectl mirror shows what mirror-controller has done and would do, and why. Only purge
 changes anything.
 
-The settings are the arguments of the Deployment of the installed controller; see also kubectl mirror plan --help.
+The settings are the arguments of the Deployment of the installed controller. Flags change them.
 status and wait show what the controller has reported: for them it is enough to see a namespace.`
 
 // cli has what all commands share: the flags of kubectl, such as --kubeconfig,
@@ -58,14 +57,6 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate(stamped.Line(program, stamp))
-	// The flags of kubectl are many: they get a group of their own, at the end.
-	// On the root itself there are no other flags.
-	root.SetUsageTemplate(strings.NewReplacer(
-		"\nFlags:", "\nFlags{{if not .HasParent}} of kubectl{{end}}:",
-		"Global Flags", "Flags of kubectl").Replace(root.UsageTemplate()))
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return fmt.Errorf("%w: --help lists the flags", err)
-	})
 	c.AddFlags(root.PersistentFlags())
 	root.AddCommand(
 		newStatus(c), newExplain(c), newPlan(c), newWait(c), newPurge(c), newCheck(c))
@@ -120,14 +111,11 @@ func (c *cli) command(cmd *cobra.Command, wholeCluster bool, run action) *cobra.
 func (c *cli) parseKeys(args []string) (keys []types.NamespacedName, err error) {
 	for _, arg := range args {
 		key, wrong := cache.ParseObjectName(strings.TrimPrefix(arg, "configmap/"))
-		switch {
-		case wrong != nil || key.Name == "":
+		if wrong != nil || key.Name == "" {
 			return nil, fmt.Errorf("%q: must be NAMESPACE/NAME or a name", arg)
-		case key.Namespace == "":
+		}
+		if key.Namespace == "" {
 			key.Namespace, _, err = c.ToRawKubeConfigLoader().Namespace()
-		case *c.Namespace != "" && *c.Namespace != key.Namespace:
-			return nil, fmt.Errorf("%q: is not in --namespace=%q: give one of the two",
-				arg, *c.Namespace)
 		}
 		keys = append(keys, key.AsNamespacedName())
 	}
@@ -147,7 +135,6 @@ func (c *cli) client(user string) (kubernetes.Interface, error) {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.QPS = -1 // no throttle of our own: few requests are in flight at a time
-	config.WarningHandlerWithContext = rest.NoWarnings{}
 	config.Impersonate.UserName = cmp.Or(user, config.Impersonate.UserName)
 	return kubernetes.NewForConfig(config)
 }
@@ -165,9 +152,6 @@ type session struct {
 	// These are there once the session has begun.
 	*snapshot.Reader
 	settings *settings
-	// forbidden is the refusal to a user who may not see the settings of the
-	// controller; nil for others.
-	forbidden error
 	// stalled is a line that no controller runs; empty if one does, or if that is
 	// not known. led is when the leader took over, if there is one.
 	stalled string
@@ -183,13 +167,16 @@ func (s *session) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.settings, s.forbidden = s.flags.find(ctx, client)
-	if apierrors.IsForbidden(s.forbidden) && !s.wholeCluster {
+	s.settings, err = s.flags.find(ctx, client)
+	if apierrors.IsForbidden(err) && !s.wholeCluster {
 		s.settings = s.flags.alone
-	} else if s.forbidden != nil {
-		return s.forbidden
+	} else if err != nil {
+		return err
 	}
-	s.stalled, s.led = s.settings.stalled(ctx, client)
+	s.stalled, s.led, err = s.settings.stalled(ctx, client)
+	if err != nil && !apierrors.IsForbidden(err) {
+		s.stalled = "Cannot see whether a controller runs: " + brief(err)
+	}
 	s.say(s.stalled)
 	s.Reader = &snapshot.Reader{
 		Client:        client,

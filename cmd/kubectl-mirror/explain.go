@@ -190,13 +190,7 @@ func (x *subject) explainNoCopy(sources []*plan.Source) (why, remedy string) {
 	ns := x.snap.Namespaces[x.key.Namespace]
 	switch {
 	case ns == nil:
-		missing := "there is no namespace " + x.key.Namespace
-		created := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: x.key.Namespace}}
-		why, remedy = x.ExplainExclusion(plan.AnySource(), created)
-		if why != "" {
-			return missing + ", and a new one would be no target: " + why, remedy
-		}
-		return missing, "kubectl create namespace " + x.key.Namespace
+		return "there is no namespace " + x.key.Namespace, ""
 	case len(sources) == 0:
 		return fmt.Sprintf("no ConfigMap of this name has the label %s=%s",
 			x.Label(), plan.SourceValue), ""

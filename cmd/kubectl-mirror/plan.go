@@ -33,7 +33,7 @@ func newPlan(c *cli) *cobra.Command {
 			"  kubectl mirror plan platform/settings",
 		Args: cobra.MaximumNArgs(1),
 	}
-	return showSettings(c.command(cmd, true, showPlan))
+	return c.command(cmd, true, showPlan)
 }
 
 // showPlan prints the changes that the settings lead to.
@@ -52,46 +52,22 @@ func showPlan(ctx context.Context, s *session, keys []types.NamespacedName) erro
 	if source.Name != "" && !isKnown {
 		return s.explainGone(ctx, source, nil) // rather a typing error than nothing to do
 	}
-	planned.Abandoned, err = s.abandoned(ctx)
-	if err != nil {
-		return err
-	}
-	if planned.Abandoned > 0 {
-		s.say("The abandoned copies are those of the installed controller, which has another " +
-			"--mirror-label or --instance. They stay, and are in the way. " +
-			"deploy/docs/operate.md says what to do first.")
+	if s.settings.deployment != nil {
+		// Without the flags of the user. Invalid arguments are read as far as possible.
+		installed, _ := newSettingsFlags().settingsOf(s.settings.deployment)
+		planned.Abandons = !installed.sharesCopiesWith(s.settings)
 	}
 	s.print(planned)
-	return verdict(planned.Abandoned == 0 && !planned.needed)
-}
-
-// abandoned returns how many copies of the installed controller would be
-// foreign to one with these settings, because it has another mirror label or
-// instance. Nobody would delete them, and each would be in the way of a new
-// copy.
-func (s *session) abandoned(ctx context.Context) (int, error) {
-	if s.settings.deployment == nil {
-		return 0, nil
-	}
-	installed, err := newSettingsFlags().settingsOf(s.settings.deployment)
-	if err != nil || installed.sharesCopiesWith(s.settings) {
-		return 0, nil // with invalid arguments it never ran
-	}
-	reader := &snapshot.Reader{Client: s.Client, Rules: plan.NewRules(&installed.Options.Options)}
-	snap, err := reader.Read(ctx, "")
-	if err != nil {
-		return 0, err
-	}
-	return len(snap.Copies()), nil
+	return verdict(!planned.Abandons && !planned.needed)
 }
 
 // changes is the answer of plan, and the list of purge: what is to be done at
 // targets, and the targets that stay as they are and are not in sync.
 type changes struct {
 	Targets []*change `json:"targets"`
-	// Abandoned is the number of copies of the installed controller that would
-	// be those of no controller.
-	Abandoned int `json:"abandoned,omitempty"`
+	// Abandons is set if the installed controller has another mirror label or
+	// instance. Its copies would be those of no controller.
+	Abandons bool `json:"abandons,omitempty"`
 
 	// needed is set if a controller would change a target, or --prune would.
 	needed bool
@@ -154,10 +130,11 @@ func (a *changes) table(w io.Writer) {
 		counts[row.Operation]++
 	}
 	printTable(w, []string{"Operation", "ConfigMap", "Source", "Reason"}, rows)
-	if a.Abandoned > 0 {
-		counts["abandoned"] = a.Abandoned
-	}
 	var parts []string
+	if a.Abandons {
+		parts = []string{"all copies of the installed controller, which has another --mirror-label " +
+			"or --instance, stay and are in the way: deploy/docs/operate.md says what to do first"}
+	}
 	for _, operation := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%s %d", operation, counts[operation]))
 	}

@@ -177,31 +177,6 @@ func (k *checker) refusal(ctx context.Context, err error) finding {
 	return todo(text)
 }
 
-// probeProtected asks, by dry-run and as the user, to delete a copy in a
-// target: only the policy refuses that to an admin. If RBAC refuses it, or
-// there is no copy, the binding of the policy has to do.
-func (k *checker) probeProtected(ctx context.Context) finding {
-	some := metav1.ListOptions{LabelSelector: k.Rules.Label() + "=" + plan.CopyValue, Limit: 10}
-	core := k.asController.CoreV1()
-	copies, _ := core.ConfigMaps("").List(ctx, some) // on an error there are none
-	for _, cm := range copies.Items {
-		// On an error the namespace has no name, and is no target.
-		ns, _ := core.Namespaces().Get(ctx, cm.Namespace, metav1.GetOptions{})
-		isTarget := k.Rules.Exclusion(plan.AnySource(), ns) == plan.NotExcluded
-		_, ours := k.Rules.SourceOf(&cm)
-		if !isTarget || !ours || cm.DeletionTimestamp != nil {
-			continue
-		}
-		err := k.Client.CoreV1().ConfigMaps(cm.Namespace).
-			Delete(ctx, cm.Name, metav1.DeleteOptions{DryRun: dryRun.DryRun})
-		if err == nil {
-			return todo("the API server would let you delete copy " + cm.Namespace + "/" + cm.Name +
-				": install deploy/components/protect-copies again")
-		}
-	}
-	return k.checkPolicy("marked", "only the controller changes copies", "protect-copies")(ctx)
-}
-
 // checkPolicy returns a check that a policy of the installation is bound. The
 // policy is the one with a certain match condition. does is what holds with the
 // policy, and component installs it.

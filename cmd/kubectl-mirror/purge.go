@@ -26,7 +26,7 @@ It refuses while a controller of the instance runs, which would restore copies t
 deletes them nevertheless. --out-of-scope deletes only the copies that no source claims and that the flags rule out,
 also beside a running controller.
 
-Permissions: list and delete ConfigMaps, list namespaces and Deployments, get the Lease of the controller.
+Permissions: list and delete ConfigMaps, list namespaces and Deployments.
 
 Exit codes: 0 all gone, or nothing to delete; 1 refused, not confirmed or not all gone; 2 unknown.`
 
@@ -46,7 +46,7 @@ func newPurge(c *cli) *cobra.Command {
 		"Delete although a controller of the instance runs.")
 	flags.BoolVar(&p.outOfScope, "out-of-scope", false,
 		"Delete only unclaimed copies that the flags rule out.")
-	return showSettings(c.command(cmd, true, p.run))
+	return c.command(cmd, true, p.run)
 }
 
 // purge is one run of the command: its flags, and the copies that it is to
@@ -117,20 +117,13 @@ func (p *purge) refuse(ctx context.Context) error {
 	if p.force || p.outOfScope {
 		return nil
 	}
-	deployments, err := deploymentsOf(ctx, p.Client, "")
-	if p.settings.deployment != nil { // it may lack the label
-		deployments = append(deployments, *p.settings.deployment)
-	}
-	// An error leaves open whether a controller runs. It matters only if none
-	// is found that does.
-	for _, d := range deployments {
-		of, _ := newSettingsFlags().settingsOf(&d) // with invalid arguments it is never ready
-		if !of.sharesCopiesWith(p.settings) {
-			continue
-		}
-		runs, failed := of.runs(ctx, p.Client)
-		err = cmp.Or(err, failed)
-		if runs {
+	deployments, err := p.Client.AppsV1().Deployments("").List(ctx, ofControllers)
+	// An error leaves open whether a controller runs. It matters only if none is
+	// found that does. A Pod that ends is not counted any more: it restores a copy
+	// at most, and the command can be repeated.
+	for _, d := range deployments.Items {
+		of, _ := newSettingsFlags().settingsOf(&d) // as far as they can be read
+		if of.sharesCopiesWith(p.settings) && d.Status.Replicas > 0 {
 			p.say(fmt.Sprintf("Refused: the controller of Deployment %s runs, and would restore "+
 				"copies. Stop it before: kubectl -n %s scale deployment %s --replicas=0",
 				keyOf(&d), d.Namespace, d.Name))

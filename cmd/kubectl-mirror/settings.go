@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -22,9 +21,11 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// controllerSelector finds the Deployments of controllers, whatever name a
-// chart gives them.
-const controllerSelector = "app.kubernetes.io/part-of=mirror-controller"
+// ofControllers finds the Deployments of controllers, whatever name a chart gives
+// them.
+var ofControllers = metav1.ListOptions{
+	LabelSelector: "app.kubernetes.io/part-of=mirror-controller",
+}
 
 // targetFlags are the flags of a controller that name the target namespaces. A
 // controller has one of the two.
@@ -58,85 +59,45 @@ func (s *settings) sharesCopiesWith(others *settings) bool {
 	return s.Instance == others.Instance && s.Label == others.Label
 }
 
-// runs reports whether a controller runs: a replica is ready, or holds the
-// Lease. Of settings without a Deployment nothing is known, so it reports true.
-func (s *settings) runs(ctx context.Context, client kubernetes.Interface) (bool, error) {
-	ready := s.deployment == nil || s.deployment.Status.ReadyReplicas > 0
-	if ready || !s.leaderElect {
-		return ready, nil
-	}
-	lease, err := s.lease(ctx, client)
-	return err == nil && lease.pod != "", err
-}
-
-// stalled returns a line that no controller runs, or that this cannot be seen
-// now; empty if one does, or if the user may not see it. led is when the leader
-// took over, if there is one.
+// stalled returns a line that no controller runs; empty if one does, or if there
+// is no Deployment to ask. led is when the leader took over, by its own clock.
+//
+// Whether the leader renews its Lease is a matter of the API server's clock, as
+// that of the controller or of the user may be wrong: the managed fields have the
+// time of the last write, and the answer to a review has the present one.
 func (s *settings) stalled(
 	ctx context.Context, client kubernetes.Interface,
-) (line string, led time.Time) {
-	const before = ": what was reported before may not hold any more."
+) (line string, led time.Time, err error) {
+	const before = ": what was reported before may not hold any more"
 	switch {
-	case s.deployment == nil:
-		return "", led
-	case !s.leaderElect && s.deployment.Status.ReadyReplicas == 0:
-		return "No replica of Deployment " + keyOf(s.deployment) + " is ready" + before, led
+	case s.deployment == nil, !s.leaderElect && s.deployment.Status.ReadyReplicas > 0:
+		return "", led, nil
 	case !s.leaderElect:
-		return "", led
+		return "No replica of Deployment " + keyOf(s.deployment) + " is ready" + before, led, nil
 	}
-	lease, err := s.lease(ctx, client)
-	name := s.leaseNamespace + "/" + s.leaseName
-	switch {
-	case apierrors.IsForbidden(err):
-		return "", led
-	case err != nil:
-		return "Cannot see whether a controller renews Lease " + name + ": " + brief(err), led
-	case lease.age < max(time.Minute, lease.duration):
-		return "", lease.acquired
-	}
-	return "No controller has renewed Lease " + name + " for a minute" + before, led
-}
-
-// lease is what a Lease shows.
-type lease struct {
-	pod      string        // that renews the Lease; empty if there is none
-	age      time.Duration // since the last renewal
-	duration time.Duration // after which the Lease expires
-	acquired time.Time     // by the clock of the holder; zero: not known
-}
-
-// lease returns the Pod that holds the Lease and renews it, and the age of the
-// last renewal. Without a Lease the age is centuries. Both times are those of
-// the API server, as the clock of the controller or of the user may be wrong:
-// the managed fields have the time of the last write, and the answer to a review
-// has the present one.
-func (s *settings) lease(ctx context.Context, client kubernetes.Interface) (*lease, error) {
-	read, err := client.CoordinationV1().Leases(s.leaseNamespace).
+	lease, err := client.CoordinationV1().Leases(s.leaseNamespace).
 		Get(ctx, s.leaseName, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, err
+		return "", led, err
 	}
 	review, err := client.AuthenticationV1().SelfSubjectReviews().
 		Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, err
+		return "", led, err
 	}
 	var renewed metav1.Time
-	for _, write := range read.ManagedFields {
+	for _, write := range lease.ManagedFields {
 		if renewed.Before(write.Time) {
 			renewed = *write.Time
 		}
 	}
-	record := resourcelock.LeaseSpecToLeaderElectionRecord(&read.Spec)
-	l := &lease{
-		age:      review.CreationTimestamp.Sub(renewed.Time),
-		duration: time.Duration(record.LeaseDurationSeconds) * time.Second,
-		acquired: record.AcquireTime.Time,
+	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+	term := max(time.Minute, time.Duration(record.LeaseDurationSeconds)*time.Second)
+	if record.HolderIdentity == "" || review.CreationTimestamp.Sub(renewed.Time) > term {
+		return fmt.Sprintf("No controller holds Lease %s/%s and renews it%s",
+			s.leaseNamespace, s.leaseName, before), led, nil
 	}
-	if l.age <= l.duration {
-		l.pod, _, _ = strings.Cut(record.HolderIdentity, "_") // its name and a random number
-	}
-	return l, nil
+	return "", record.AcquireTime.Time, nil
 }
 
 // settingsFlags are the flags by which a user chooses the settings:
@@ -149,33 +110,20 @@ type settingsFlags struct {
 	alone *settings
 }
 
-// newSettingsFlags returns the flags. The help hides decidingFlags: most
-// commands are about an installed controller, and [showSettings] is for the
-// others.
 func newSettingsFlags() *settingsFlags {
 	f := &settingsFlags{
 		FlagSet: pflag.NewFlagSet("", pflag.ContinueOnError),
 		alone:   &settings{Options: mirror.NewOptions()},
 	}
 	f.controller = f.String("controller", "",
-		"`NAMESPACE/NAME` of the Deployment of the controller, or its namespace.")
+		"`NAMESPACE` of the controller.")
 
 	ofController := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.alone.AddFlags(ofController)
 	for _, name := range decidingFlags {
-		flag := ofController.Lookup(name)
-		flag.Hidden = true
-		f.AddFlag(flag)
+		f.AddFlag(ofController.Lookup(name))
 	}
 	return f
-}
-
-// showSettings has the help of a command show decidingFlags.
-func showSettings(cmd *cobra.Command) *cobra.Command {
-	for _, name := range decidingFlags {
-		cmd.Flags().Lookup(name).Hidden = false
-	}
-	return cmd
 }
 
 // given returns the flags as the user has given them, for a command that is
@@ -207,7 +155,7 @@ func (f *settingsFlags) find(
 	if *f.controller == "" && f.nameTargets() {
 		return f.alone, f.alone.Options.Options.Validate()
 	}
-	deployments, err := deploymentsOf(ctx, client, *f.controller)
+	list, err := client.AppsV1().Deployments(*f.controller).List(ctx, ofControllers)
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("cannot find the controller: %w: the ClusterRole "+
@@ -215,19 +163,19 @@ func (f *settingsFlags) find(
 			"answer about one namespace", err)
 	case err != nil:
 		return nil, err
-	case len(deployments) == 0:
+	case len(list.Items) == 0:
 		return nil, errors.New("cannot find the controller: no Deployment has the label " +
-			controllerSelector + ": name its Deployment with --controller or, before an " +
-			"installation, ask kubectl mirror plan with its flags, at least --namespace-prefix")
-	case len(deployments) > 1:
-		choices := make([]string, len(deployments))
-		for i := range deployments {
-			choices[i] = "--controller=" + keyOf(&deployments[i])
+			ofControllers.LabelSelector + ": before an installation, ask kubectl mirror plan " +
+			"with its flags, at least --namespace-prefix")
+	case len(list.Items) > 1:
+		var choices []string
+		for _, d := range list.Items {
+			choices = append(choices, "--controller="+d.Namespace)
 		}
 		return nil, fmt.Errorf("found %d controllers: choose one with %s",
 			len(choices), strings.Join(choices, " or "))
 	}
-	s, err := f.settingsOf(&deployments[0])
+	s, err := f.settingsOf(&list.Items[0])
 	if err != nil {
 		return nil, fmt.Errorf("arguments of Deployment %s: %w", keyOf(s.deployment), err)
 	}
@@ -263,26 +211,6 @@ func (f *settingsFlags) settingsOf(d *appsv1.Deployment) (*settings, error) {
 	}
 	err := s.flags.ParseAll(containerOf(d).Args, set)
 	return s, cmp.Or(err, s.Options.Options.Validate())
-}
-
-// deploymentsOf returns the Deployment with the key NAMESPACE/NAME. If the key
-// is a namespace, it returns the Deployments of controllers there, and if it is
-// empty, those of the cluster.
-func deploymentsOf(
-	ctx context.Context, client kubernetes.Interface, key string,
-) ([]appsv1.Deployment, error) {
-	namespace, name, hasName := strings.Cut(key, "/")
-	if !hasName {
-		list, err := client.AppsV1().Deployments(namespace).
-			List(ctx, metav1.ListOptions{LabelSelector: controllerSelector})
-		return list.Items, err
-	}
-	if namespace == "" || name == "" {
-		return nil, fmt.Errorf("--controller=%q: must be NAMESPACE/NAME of a Deployment, "+
-			"or its namespace", key)
-	}
-	d, err := client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
-	return []appsv1.Deployment{*d}, err
 }
 
 // containerOf returns the controller's container. A service mesh may have put

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -116,10 +115,7 @@ func (s *session) sources(
 	for _, key := range keys {
 		found, err := s.Sources(ctx, key)
 		isGone := len(found) == 0 || key.Name != "" && found[0].Status == snapshot.Gone
-		switch {
-		case apierrors.IsForbidden(err) && key.Namespace == "":
-			err = cmp.Or(s.forbidden, err)
-		case err == nil && isGone && key.Namespace != "":
+		if err == nil && isGone && key.Namespace != "" {
 			err = s.explainGone(ctx, key, found)
 		}
 		if err != nil {
@@ -150,20 +146,11 @@ func (s *session) explainGone(
 		return nil
 	}
 	x := &subject{Rules: s.Rules, key: key, cm: cm}
-	return &missing{
-		Namespace: key.Namespace,
-		Name:      key.Name,
-		Status:    snapshot.Gone,
-		Note:      cmp.Or(why, x.describe()),
-	}
+	return fmt.Errorf("%w %s: %s", errNoSource, key, cmp.Or(why, x.describe()))
 }
 
-// missing is the error that there is no such source, and no report on it.
-type missing snapshot.Source
-
-func (m *missing) Error() string {
-	return fmt.Sprintf("no source %s/%s: %s", m.Namespace, m.Name, m.Note)
-}
+// errNoSource is the error that a source is not there, and has no report.
+var errNoSource = errors.New("no source")
 
 // exitOf returns the exit code for sources, each of which has to succeed: the
 // highest of all.

@@ -266,7 +266,7 @@ func TestNothingIsPastWithoutController(t *testing.T) {
 		has, line string
 	}{
 		"a leader":  {0, exitYes, "No problems found.", ""},
-		"no leader": {2 * time.Minute, exitNo, "Expiring", "No controller has renewed"},
+		"no leader": {2 * time.Minute, exitNo, "Expiring", "No controller holds"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			a := newAPI(t, append(installation(tc.ago), gone...)...)
@@ -304,7 +304,7 @@ func TestWaitAsksForTheSettingsAgain(t *testing.T) {
 	})
 	var stdout, stderr bytes.Buffer
 	code := a.start(ctx, "wait platform/settings", &stdout, &stderr)
-	if code != exitNo || !strings.Contains(stderr.String(), "No controller has renewed Lease") {
+	if code != exitNo || !strings.Contains(stderr.String(), "No controller holds Lease") {
 		t.Errorf("got %v, %q and %q, want 1 and a line about the Lease", code, stdout.String(), stderr.String())
 	}
 }
@@ -315,6 +315,8 @@ func TestStatusWithoutController(t *testing.T) {
 	source := append(settingsSource(), events("platform", "settings", "Mirrored version=7 synced=12")...)
 	single := deploymentOf("mirror-controller", "--namespace-prefix=team-")
 	single.Status.ReadyReplicas = 1
+	released := installation(0)
+	released[1].(*coordinationv1.Lease).Spec.HolderIdentity = nil
 	patient := installation(2 * time.Minute)
 	patient[1].(*coordinationv1.Lease).Spec.LeaseDurationSeconds = new(int32(180))
 	for _, tc := range []struct {
@@ -324,8 +326,9 @@ func TestStatusWithoutController(t *testing.T) {
 		line      string // on stderr, before anything else
 	}{
 		{"a leader", installation(30 * time.Second), nil, ""},
-		{"no leader", installation(2 * time.Minute), nil, "No controller has renewed Lease mirror-system/mirror-controller"},
-		{"no Lease", installation(0)[:1], nil, "No controller has renewed Lease mirror-system/mirror-controller"},
+		{"no leader", installation(2 * time.Minute), nil, "No controller holds Lease mirror-system/mirror-controller"},
+		{"a Lease that was given back", released, nil, "No controller holds Lease mirror-system/mirror-controller"},
+		{"no Lease", installation(0)[:1], nil, "No controller holds Lease mirror-system/mirror-controller"},
 		{"who may not see the Lease", installation(2 * time.Minute), []string{"leases"}, ""},
 		{"a Lease of three minutes", patient, nil, ""},
 		{"no election", []metav1.Object{single}, nil, ""},

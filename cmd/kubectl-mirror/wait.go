@@ -18,7 +18,6 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
-	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 const waitHelp = `Wait until every target of some sources holds what its source holds now, or is held by its source.
@@ -66,31 +65,23 @@ func (w *waiting) run(ctx context.Context, s *session, keys []types.NamespacedNa
 	limited, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	for {
-		began := time.Now()
-		pause := time.Second
 		sources, err := w.sources(limited, keys)
-		var gone *missing
-		if w.last != nil && errors.As(err, &gone) {
-			sources = []*snapshot.Source{(*snapshot.Source)(gone)}
-			err = nil
-		}
 		switch {
 		case err == nil && w.isEnd(sources):
 			w.print(&statuses{sources, true})
 			return w.code
-		case err == nil:
-			// Large clusters are read seldom: at most a sixth of the time goes
-			// into reading.
-			pause = max(pause, 5*time.Since(began))
-		case limited.Err() != nil:
-			// The time ended in the middle of a request.
+		case err == nil, limited.Err() != nil:
+			// It goes on, or the time ended in the middle of a request.
 		case w.last == nil && !mayPass(err):
 			return err
+		case errors.Is(err, errNoSource): // it was there
+			w.say(err.Error())
+			return exitNo
 		default:
 			w.sayProblem(brief(err))
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(time.Second):
 		case <-limited.Done():
 			return w.timedOut()
 		}
@@ -118,13 +109,6 @@ func (w *waiting) isEnd(sources []*snapshot.Source) bool {
 		}
 		isEnd = false
 		w.say(fmt.Sprintf("%s: %s", source.Key(), source.Summary()))
-		for _, m := range source.Messages {
-			// Copies that expire are not waited for, and a source that has just
-			// come back may keep them.
-			if m.Reason != plan.ReasonExpiring {
-				w.say(m.Reason + ": " + m.Text)
-			}
-		}
 	}
 	w.code = exitOf(sources, func(source *snapshot.Source) bool {
 		return source.Succeeds(w.ignoreBlocked)

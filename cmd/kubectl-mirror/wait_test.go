@@ -176,8 +176,8 @@ func TestWaitForDeletedSource(t *testing.T) {
 	})
 	var stdout, stderr bytes.Buffer
 	code := a.start(ctx, "wait platform/settings", &stdout, &stderr)
-	const want = "platform/settings: Gone\nThere is no ConfigMap platform/settings.\n"
-	if code != exitNo || stdout.String() != want {
+	const want = "\nno source platform/settings: There is no ConfigMap platform/settings.\n"
+	if code != exitNo || !strings.HasSuffix(stderr.String(), want) {
 		t.Errorf("got %v, %q and %q, want 1 and %q", code, stdout.String(), stderr.String(), want)
 	}
 }

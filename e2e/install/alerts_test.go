@@ -79,7 +79,7 @@ func TestAlertOfNoInstallation(t *testing.T) {
 	ofKubectl, ofPlugin, _ := strings.Cut(commands, "\n")
 	for command, want := range map[string]string{
 		ofKubectl: "deployment.apps/" + w.FullName + " ",
-		ofPlugin:  "--controller=" + w.Namespace + "/" + w.FullName,
+		ofPlugin:  "--controller=" + w.Namespace,
 	} {
 		t.Run(command, func(t *testing.T) {
 			out, _ := w.Cluster.Shell(t.Context(), withPlugin(command)).CombinedOutput() // the text tells

@@ -185,7 +185,7 @@ To change that: ask the owner of platform/settings to leave your namespace out, 
 	w.Sh("kubectl delete events -n " + w.Home + " --all") // the API server does that after an hour
 	w.both(2, "status platform/settings", "platform/settings: NotKnown")
 	w.both(2, "status platform/rejected", "no source platform/rejected: ")
-	w.publisher.says(2, "status -A", "cannot find the controller", "mirror-controller-viewer")
+	w.publisher.says(2, "status -A", " is forbidden: ")
 	blind := newPerson(w.World, "blind", may("", "configmaps", "list", "get"))
 	blind.says(2, "status platform/settings", "events is forbidden: ")
 	blind.says(0, "explain platform/blocked", "ConfigMap platform/blocked is a source: ")

@@ -38,7 +38,7 @@ func (w *Installation) Start() *shipped.Process {
 	w.noError(err)
 	w.StopAtEnd(p)
 	w.Report(1)
-	check := Plugin() + " check --controller=" + w.Namespace + "/" + w.FullName
+	check := Plugin() + " check --controller=" + w.Namespace
 	w.Until(check, func() error {
 		out, err := w.Shell(w.Context(), check).CombinedOutput()
 		if err != nil {
@@ -61,7 +61,7 @@ func (w *Installation) Stop(p *shipped.Process) {
 func (w *Installation) Report(ready int) {
 	w.Helper()
 	const status = `{"status": {"observedGeneration": 99, ` +
-		`"replicas": 1, "updatedReplicas": 1, "readyReplicas": %d}}`
+		`"replicas": %[1]d, "updatedReplicas": %[1]d, "readyReplicas": %[1]d}}`
 	w.Sh("kubectl patch deployment " + w.FullName + " -n " + w.Namespace +
 		" --subresource=status --patch='" + fmt.Sprintf(status, ready) + "'")
 }

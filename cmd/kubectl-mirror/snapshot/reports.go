@@ -17,16 +17,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// stateOf has the state of the targets that an event is about, by the reason of
-// the event.
-var stateOf = func() map[string]plan.State {
-	all := map[string]plan.State{}
-	for _, s := range plan.Counted {
-		all[s.Event()] = s
-	}
-	return all
-}()
-
 // reports are what controllers of one instance have reported about a source.
 type reports struct {
 	// newest has the newest event of each reason, by reason.
@@ -92,10 +82,6 @@ func count(e *corev1.Event, state plan.State) int {
 	return n
 }
 
-// isNews reports whether an event is about targets that the decisive one does
-// not count, and was written after that.
-func (r *reports) isNews(e *corev1.Event) bool { return isNewer(e, r.decisive) && !r.counts(e) }
-
 // isOver reports whether the decisive event has been written after another one,
 // and counts none of the targets that the other one is about.
 func (r *reports) isOver(e *corev1.Event) bool { return !isNewer(e, r.decisive) && !r.counts(e) }
@@ -104,7 +90,10 @@ func (r *reports) isOver(e *corev1.Event) bool { return !isNewer(e, r.decisive) 
 // another event is about. That one may have been written before or, as it is
 // repeated while it holds, after the decisive one.
 func (r *reports) counts(e *corev1.Event) bool {
-	return e == r.decisive || r.decisive != nil && count(r.decisive, stateOf[e.Reason]) > 0
+	isCounted := func(s plan.State) bool {
+		return s.Event() == e.Reason && count(r.decisive, s) > 0
+	}
+	return e == r.decisive || r.decisive != nil && slices.ContainsFunc(plan.Counted, isCounted)
 }
 
 // isPast reports whether the time of the last deletion is over that an event
@@ -160,12 +149,7 @@ func (r *Reader) sourceOf(key types.NamespacedName, version string, about *repor
 	planned := "kubectl mirror plan " + key.String() + r.Flags
 	unreported := "none runs, none looks for sources here, or events are refused in this namespace: " +
 		planned + " shows what is to be done"
-	switch {
-	case about == nil && !r.Rules.AllowsSource(key.Namespace):
-		s.Status = NotKnown
-		s.Note = "--source-namespace does not allow it to be a source"
-		return s
-	case about == nil:
+	if about == nil {
 		s.Status = NotKnown
 		s.Note = fmt.Sprintf("no controller of instance %s has reported on it in the last hour: %s",
 			r.Rules.Instance(), unreported)
@@ -174,7 +158,8 @@ func (r *Reader) sourceOf(key types.NamespacedName, version string, about *repor
 	isSettled := about.decisive != nil && versionOf(about.decisive) == version
 	for _, reason := range slices.Sorted(maps.Keys(about.newest)) { // Expiring is the first
 		e := about.newest[reason]
-		isSettled = isSettled && !about.isNews(e)
+		isNews := isNewer(e, about.decisive) && !about.counts(e)
+		isSettled = isSettled && !isNews
 		isOfOtherVersion := versionOf(e) != "" && (e != about.decisive || versionOf(e) != version)
 		isOver := isOfOtherVersion || about.isOver(e)
 		if !isOver && reason != plan.ReasonMirrored { // the status has its numbers

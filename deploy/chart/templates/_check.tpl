@@ -57,8 +57,7 @@ metadata:
 rules:
 - apiGroups: [apps]
   resources: [deployments]
-  resourceNames: [{{ $fullname }}]
-  verbs: [get]
+  verbs: [list]
 - apiGroups: [""]
   resources: [serviceaccounts]
   resourceNames: [{{ include "mirror-controller.serviceAccountName" $root }}]
@@ -85,8 +84,7 @@ subjects:
 {{- end }}
 
 {{/*
-The Pod that runs it: takes a list of the root context and the end of the account's name. kustomize changes the name of the
-Deployment in a variable, not within an argument.
+The Pod that runs it: takes a list of the root context and the end of the account's name.
 */}}
 {{- define "mirror-controller.checkPod" -}}
 {{- $account := index . 1 }}
@@ -121,7 +119,7 @@ containers:
   command: [/kubectl-mirror]
   args:
   - check
-  - --controller=$(NAMESPACE)/$(CONTROLLER)
+  - --controller=$(NAMESPACE)
   - --confined={{ .Values.admissionPolicy.confined }}
   - --publishers={{ .Values.admissionPolicy.publishers }}
   - --protect-copies={{ .Values.admissionPolicy.protectCopies }}
@@ -130,8 +128,6 @@ containers:
     valueFrom:
       fieldRef:
         fieldPath: metadata.namespace
-  - name: CONTROLLER
-    value: {{ $fullname }}
   {{- with .Values.securityContext }}
   securityContext:
     {{- toYaml . | nindent 4 }}
