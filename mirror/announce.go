@@ -94,7 +94,7 @@ func (r *reporter) countNew(
 	copies := map[string]unclaimed{}
 	for namespace, known := range n.byNamespace {
 		u := known.unclaimed
-		if known.state != plan.StateExpiring || u.line > 0 {
+		if known.state != plan.StateExpiring || u.uid == "" || u.line > 0 {
 			continue
 		}
 		source := known.owner

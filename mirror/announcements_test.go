@@ -206,6 +206,7 @@ func TestC84CopiesThatALineCounts(t *testing.T) {
 		"for another reason": {expiring, unclaimed{uid: "1", since: since.Add(-time.Second)}, false,
 			"1 copy in namespace team-a/settings will be deleted from " + clock(since.Add(59*time.Second))},
 		"counted before":        {expiring, unclaimed{uid: "1", since: since, line: 1}, false, ""},
+		"the grace has ended":   {expiring, unclaimed{}, false, ""},
 		"our deletion is on it": {standing{}, unclaimed{uid: "1"}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -272,13 +273,12 @@ func TestC84GraceOfCountedCopies(t *testing.T) {
 	}
 }
 
-// TestC84LateClaim: the answer to a live read shows a claim. It begins the grace anew
-// after which it was asked for, and no other: a line does that.
+// TestC84LateClaim: the answer to a live read shows a claim. It begins a grace anew
+// that has begun before, and no other: a line does that.
 func TestC84LateClaim(t *testing.T) {
 	began := time.Unix(5000, 0)
-	ended := began.Add(-time.Second)
 	for name, tc := range map[string]struct{ since, want time.Time }{
-		"the same":      {ended, began},
+		"begun before":  {began.Add(-time.Second), began},
 		"begun later":   {began.Add(time.Second), began.Add(time.Second)},
 		"not begun yet": {time.Time{}, time.Time{}},
 	} {
@@ -288,11 +288,9 @@ func TestC84LateClaim(t *testing.T) {
 			n := c.records.lock("settings")
 			defer n.unlock()
 			known := record{unclaimed: unclaimed{uid: have.UID, since: tc.since}}
-			x := &attempt{}
-			x.record.unclaimed = unclaimed{uid: have.UID, since: ended}
 			change := plan.Change{Op: plan.OpDelete, Key: plan.KeyOf(have), Have: have}
 			res := &result{change: change, outcome: outcome.Claimed, claimedAt: began}
-			c.reconciler.recordResult(n, &known, x, res, began.Add(time.Minute))
+			c.reconciler.recordResult(n, &known, &attempt{}, res, began.Add(time.Minute))
 			if got := known.unclaimed.since; !got.Equal(tc.want) {
 				t.Errorf("got a grace since %v, want %v", got, tc.want)
 			}

@@ -287,7 +287,12 @@ func start[T comparable](
 
 // takeOver plans everything: sources may have changed while no process led.
 func (c *Controller) takeOver() {
-	c.handlers.active.Store(true) // first, or the event of a change meanwhile would be lost
+	// This comes first. Otherwise a source that goes meanwhile would be remembered
+	// for ever.
+	c.handlers.active.Store(true)
+	for s := range c.activeSources {
+		c.handlers.sourceChanged(s.ConfigMap)
+	}
 	c.planAll()
 }
 

@@ -71,7 +71,7 @@ func (d *decider) decide(n *nameRecords, k key) decision {
 		r.superseded = n.setOf(d.rules.Superseded(v, target, x.change))
 	}
 	n.set(k.Namespace, r)
-	if r.state == plan.StateExpiring && r.unclaimed.line == 0 {
+	if r.unclaimed.uid != "" && r.unclaimed.line == 0 {
 		n.announceSoon(now)
 	}
 	if r.busy {

@@ -3,6 +3,7 @@ package mirror
 import (
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -80,7 +81,9 @@ func (h *handlers) configMapDeleted(d coreinformers.DeletedConfigMap) {
 	h.targetChanged(key{Namespace: name.Namespace, Name: name.Name})
 }
 
-// sourceChanged handles a new state of a source.
+// sourceChanged handles a new state of a source, which ends the grace of each
+// copy that the source claims. A source that holds a target, or is frozen, claims
+// its copy there, too.
 func (h *handlers) sourceChanged(cm *corev1.ConfigMap) {
 	defer h.queues.sources.Add(cm.Name)
 	if !h.rules.IsSource(cm) {
@@ -91,6 +94,28 @@ func (h *handlers) sourceChanged(cm *corev1.ConfigMap) {
 	status := n.status(plan.KeyOf(cm))
 	if status.changeAt.IsZero() {
 		status.changeAt = time.Now()
+	}
+	// The cache may show a later state already, in which the claim is gone.
+	view := sync.OnceValue(func() *plan.View {
+		return plan.NewView([]*plan.Source{h.rules.ParseSource(cm)})
+	})
+	for namespace := range n.byNamespace {
+		h.endGrace(n, h.cache.Target(key{Namespace: namespace, Name: n.name}), view)
+	}
+}
+
+// endGrace ends the grace of a copy that a source of the view claims, even if the
+// claim is gone before the next decision.
+func (h *handlers) endGrace(n *nameRecords, target plan.Target, view func() *plan.View) {
+	namespace := target.Key.Namespace
+	known := n.byNamespace[namespace]
+	if known == nil || known.unclaimed.uid == "" {
+		return
+	}
+	if h.rules.Decide(view(), target).Op != plan.OpDelete {
+		r := *known
+		r.unclaimed = unclaimed{}
+		n.set(namespace, r)
 	}
 }
 
@@ -151,16 +176,22 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace) {
 func (h *handlers) namespaceChangedAt(k key, ns *corev1.Namespace) {
 	n := h.records.lock(k.Name)
 	defer n.unlock()
+	target := h.cache.Target(k)
+	view := h.cache.View(k.Name) // after the target
+	if ns != nil {               // the cache may show a later state already, in which the claim is gone
+		target.Namespace = ns
+	}
+	h.endGrace(n, target, func() *plan.View { return view })
 	h.visitNow(n, k)
 	if ns != nil {
-		h.addExcluded(n, ns)
+		h.addExcluded(n, ns, view)
 	}
 }
 
 // addExcluded adds the rule that keeps a source without targets from a namespace
 // to those that are reported. It looks at no other namespace.
-func (h *handlers) addExcluded(n *nameRecords, ns *corev1.Namespace) {
-	for _, s := range h.cache.View(n.name).Sources {
+func (h *handlers) addExcluded(n *nameRecords, ns *corev1.Namespace, view *plan.View) {
+	for _, s := range view.Sources {
 		status := n.sources[s.Key]
 		if status == nil || status.excluded == nil {
 			continue

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -32,7 +32,7 @@ type reconciler struct {
 	writer   *writer
 	restored restored
 
-	writtenAt atomic.Value   // the time of the last change that the API server carried out
+	recent    recentWrites
 	undeleted rate.Sometimes // limits the log about copies that cannot be deleted
 }
 
@@ -53,6 +53,7 @@ type result struct {
 	// The object in the way, or the error, for people.
 	note      string
 	adoptable bool // the owner of the object in the way can hand it over
+	isNews    bool // a rejection that is reported at once: no try may help
 
 	// Set if the API server carried out a part of the change, or all of it.
 	stored  *corev1.ConfigMap // the object as it is stored; nil after a delete
@@ -166,19 +167,20 @@ func (r *reconciler) recordResult(
 	isClosed := ns == nil || plan.Terminating(ns) || ns.UID != known.namespaceUID
 	switch {
 	case res.outcome == outcome.OK:
-		r.writtenAt.Store(now)
+		r.recent.add(res.change.Key.Namespace, now)
 		r.carriedOut(n, known, res, now)
 		known.succeeded(res, now)
 	case res.outcome == outcome.Delayed:
 	case res.outcome == outcome.Terminating && isClosed:
 		*known = record{namespaceUID: known.namespaceUID} // its return is an event
 	default:
-		// After a claim that came and went meanwhile a new line begins the grace.
-		if res.outcome == outcome.Claimed && known.unclaimed == x.record.unclaimed {
+		// Only a grace that has begun begins anew. After a claim that came and went
+		// meanwhile a new line begins it.
+		begun := known.unclaimed.since
+		if res.outcome == outcome.Claimed && !begun.IsZero() && begun.Before(res.claimedAt) {
 			known.unclaimed.since = res.claimedAt
 		}
-		writtenAt, _ := r.writtenAt.Load().(time.Time)
-		known.failed(res, x.target.Have, writtenAt, now)
+		known.failed(res, x.target.Have, r.recent.elsewhere(res.change.Key.Namespace), now)
 	}
 }
 
@@ -441,4 +443,35 @@ func (r *reconciler) log(ctx context.Context, res *result, wait time.Duration) {
 		logger.V(4).Info("Nothing done", "copy", c.Key, "state", c.State,
 			"outcome", res.outcome, "after", wait)
 	}
+}
+
+// recentWrites are the last write that the API server carried out, and the last one
+// in another namespace.
+type recentWrites struct {
+	mu           sync.Mutex
+	last, before struct {
+		namespace string
+		at        time.Time
+	}
+}
+
+// add adds a write.
+func (w *recentWrites) add(namespace string, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last.namespace != namespace {
+		w.before = w.last
+	}
+	w.last.namespace = namespace
+	w.last.at = at
+}
+
+// elsewhere returns when the last write was that was not in the namespace.
+func (w *recentWrites) elsewhere(namespace string) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last.namespace == namespace {
+		return w.before.at
+	}
+	return w.last.at
 }

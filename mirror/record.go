@@ -138,7 +138,8 @@ type altered struct {
 
 const (
 	// maxRetryable is for how long the answers of a target may be retryable. After
-	// that, if other targets are written meanwhile, the target counts as rejected.
+	// that, if other namespaces are written to meanwhile, the target counts as
+	// rejected.
 	maxRetryable = time.Minute
 	// updateGap is the shortest time between two updates of a copy: a source may
 	// change all the time. The copy still gets the newest content in its turn.
@@ -226,9 +227,9 @@ func (r *record) succeeded(res *result, now time.Time) {
 }
 
 // failed records that a change was not carried out, what the try showed, and
-// when the next one is due. have is the object that the change was about. Some
-// write was last carried out at writtenAt.
-func (r *record) failed(res *result, have *corev1.ConfigMap, writtenAt, now time.Time) {
+// when the next one is due. have is the object that the change was about. A write
+// in another namespace was carried out at writtenElsewhere.
+func (r *record) failed(res *result, have *corev1.ConfigMap, writtenElsewhere, now time.Time) {
 	isRetryable := outcome.IsRetryable(res.err)
 	switch {
 	case isRetryable && r.retry.retryableSince.IsZero():
@@ -237,8 +238,9 @@ func (r *record) failed(res *result, have *corev1.ConfigMap, writtenAt, now time
 		r.retry.retryableSince = time.Time{}
 	}
 	since := r.retry.retryableSince
-	if isRetryable && now.Sub(since) >= maxRetryable && writtenAt.After(since) {
+	if isRetryable && now.Sub(since) >= maxRetryable && writtenElsewhere.After(since) {
 		res.outcome = outcome.Rejected
+		res.isNews = true
 	}
 	if res.deleted {
 		have = nil
@@ -267,11 +269,10 @@ func (r *record) failed(res *result, have *corev1.ConfigMap, writtenAt, now time
 func (r *record) standingAfter(res *result, now time.Time) standing {
 	owner := res.change.Owner
 	isSecond := r.retry.outcome == outcome.Rejected || r.retry.standing.state == plan.StateRejected
-	isNews := isSecond || outcome.IsRetryable(res.err) || outcome.IsNews(res.err, now.Sub(res.began))
 	switch {
 	case res.outcome == outcome.Foreign:
 		return standing{plan.StateForeign, owner, res.note, res.adoptable}
-	case res.outcome == outcome.Rejected && isNews:
+	case res.outcome == outcome.Rejected && (isSecond || res.isNews || outcome.IsNews(res.err, now.Sub(res.began))):
 		return standing{state: plan.StateRejected, owner: owner, note: res.note}
 	case res.outcome == outcome.Unavailable && r.retry.standing.owner == owner:
 		return r.retry.standing // no answer says nothing about the target
