@@ -67,7 +67,8 @@ func stages() [][]benchmark {
 	}
 	return [][]benchmark{
 		{fanOut(*fanOutTo, *rounds, "1.10"), fanOut(*largeTo, *few, "1.12"), othersMetadata(*fanOutTo, *rounds),
-			{"NewNamespace", newNamespace}, besideHanging(smallTargets, succeeds, "5s")},
+			{"NewNamespace", newNamespace}, besideHanging(smallTargets, succeeds, "5s"),
+			{"Policies", besidePolicies}},
 		hanging,
 		{{growthName, growth}},
 		{{"WithoutTargets", withoutTargets(home)}, {"WithoutTargets/homes=2", withoutTargets(home, secondHome)},

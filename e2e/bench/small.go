@@ -5,15 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -150,4 +155,60 @@ func (b *bench) hangWrites(prefix string, p policy) (release func()) {
 		close(released)
 		check(stop())
 	}
+}
+
+// besidePolicies is a write of a ConfigMap by an admin, one of a hundred in a row,
+// while the policies of the usual installation are in force. The limit is the same
+// write without them.
+func besidePolicies(b *bench) {
+	usual := get(shipped.Render(filepath.Join(filepath.Dir(*manifests), "default")))
+	// A policy without a binding judges nothing.
+	bindings := b.cluster.Client().AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	lift := func() {
+		ours := metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=mirror-controller"}
+		check(bindings.DeleteCollection(b.ctx, metav1.DeleteOptions{}, ours))
+		b.awaitPolicies(false)
+	}
+	defer lift()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: "theirs"}}
+	b.create(cm)
+	write := func() time.Duration {
+		const writes = 100
+		b.sleep(pause)
+		start := time.Now()
+		for n := range writes {
+			cm.Data = data(strconv.Itoa(n) + "-") // else nothing would be stored
+			b.update(cm)
+		}
+		return time.Since(start) / writes
+	}
+	for round := range *rounds {
+		times := alternately(round,
+			func() time.Duration {
+				check(usual.Apply(b.ctx, b.cluster.Admin()))
+				b.awaitPolicies(true)
+				return write()
+			},
+			func() time.Duration {
+				lift()
+				return write()
+			})
+		b.compare("bar=1.25", times[0], times[1])
+	}
+}
+
+// awaitPolicies waits until the policies judge what the controller writes, or no
+// longer do: the API server knows that a moment later.
+func (b *bench) awaitPolicies(inForce bool) {
+	cfg := b.cluster.Admin()
+	cfg.Impersonate.UserName = b.installed.User
+	probe := get(kubernetes.NewForConfig(cfg)).CoreV1().ConfigMaps(home)
+	check(cluster.Until(b.ctx, patience, func() error {
+		_, err := probe.Create(b.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}},
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if apierrors.IsForbidden(err) == inForce {
+			return nil
+		}
+		return fmt.Errorf("the policies are in force: %v: %w", !inForce, err)
+	}))
 }
