@@ -433,7 +433,8 @@ func TestAlteredStaysRejected(t *testing.T) {
 		stored:  plantest.ConfigMap("team-a", "settings"),
 		began:   epoch,
 	}, nil, time.Time{}, epoch)
-	if own := plantest.ConfigMap("team-a", "settings"); known.isTriggered(&facts{have: own, change: plan.Change{Source: blue}}) {
+	own := plantest.ConfigMap("team-a", "settings")
+	if known.isTriggered(&facts{have: own, change: plan.Change{Source: blue}}) {
 		t.Error("got the end of the wait by the event of our own write")
 	}
 	foreign := plan.Change{Source: blue, Owner: blue.Key, State: plan.StateForeign, Note: "theirs", Adoptable: true}

@@ -150,7 +150,8 @@ func TestC70States(t *testing.T) {
 	w.WaitEvent(w.Home, "rejected", plan.ReasonExpiring, "33 copies in ")
 	w.WaitEvent(w.Home, "blocked", plan.ReasonExpiring, "2 copies in ")
 	for _, command := range []string{"status", "wait"} {
-		w.both(1, command+" platform/rejected", "platform/rejected: Gone, 33 expiring", "Expiring: 33 copies in 33 namespaces")
+		w.both(1, command+" platform/rejected", "platform/rejected: Gone, 33 expiring",
+			"Expiring: 33 copies in 33 namespaces")
 		w.both(1, command+" platform/blocked", "platform/blocked: Gone, 2 expiring",
 			"its label mirror=True does not publish it: "+
 				"kubectl label configmap/blocked -n platform mirror=true --overwrite")

@@ -230,7 +230,7 @@ func (c *check) compareNames() error {
 	if c.out, err = os.MkdirTemp("", "mutants"); err != nil {
 		return err
 	}
-	defer os.RemoveAll(c.out)
+	defer func() { _ = os.RemoveAll(c.out) }() // a folder for temporary files
 	if c.mutants, err = instrument(own, c.out); err != nil {
 		return err
 	}
