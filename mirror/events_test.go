@@ -481,6 +481,23 @@ func TestNoMessageInAFanOut(t *testing.T) {
 	}
 }
 
+// TestMessageAboutASourceThatIsGone: it is marked as one, and so is tried once.
+func TestMessageAboutASourceThatIsGone(t *testing.T) {
+	c := stillController(t, copyOf(source(), "team-a"), plantest.Namespace("team-a"))
+	n := c.records.lock("settings")
+	n.view = &plan.View{}
+	n.status(settings("platform")).sent.Begin("1")
+	n.set("team-a", record{
+		settled:   settled{standing: standing{state: plan.StateExpiring, owner: settings("platform")}},
+		unclaimed: unclaimed{uid: "1", why: plan.Unclaimed{Rule: plan.SourceGone}, since: time.Now()},
+	})
+	n.unlock()
+	m := c.reporter.nextMessage(settings("platform"), time.Now())
+	if m == nil || m.Reason != plan.ReasonExpiring || !m.isGone || m.uid != "1" {
+		t.Errorf("got %+v, want an announcement about a source that is gone", m)
+	}
+}
+
 // TestNoEventWhereTheNamespaceIsGone, unless it is the cache that is behind.
 func TestNoEventWhereTheNamespaceIsGone(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -64,7 +64,7 @@ type sourceStatus struct {
 	number   int // in sets of sources
 	counts   plan.Counts
 	changeAt time.Time // when the oldest change was seen that has not reached every target; zero: there is none
-	writeAt  time.Time // when a copy was last written; zero: none was since a change reached every target
+	writeAt  time.Time // when a copy was last written
 	sent     report.Sent
 	reported int // the last of the lines whose deletions an event has announced, too
 

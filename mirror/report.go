@@ -147,10 +147,10 @@ func (r *reporter) addTo(
 		s.Add(known.state, namespace, known.note, known.adoptable)
 	}
 	u := &known.unclaimed
-	if known.state != plan.StateExpiring || u.since.IsZero() {
+	if known.state != plan.StateExpiring {
 		return
 	}
-	end := u.since.Add(r.grace)
+	end := u.since.Add(r.grace) // past, if no line has begun it
 	ns := r.cache.Namespace(namespace)
 	if end.After(now) && ns != nil && !plan.Terminating(ns) {
 		s.Expire(u.why, namespace, end, u.line <= status.reported)
@@ -166,7 +166,6 @@ func (r *reporter) propagated(n *nameRecords, status *sourceStatus, s *report.Su
 		return
 	}
 	status.changeAt = time.Time{}
-	status.writeAt = time.Time{}
 	if !changeAt.IsZero() && !writeAt.Before(changeAt) {
 		r.metrics.propagation.Observe(writeAt.Sub(changeAt).Seconds())
 	}

@@ -1,0 +1,181 @@
+package mirror
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// TestSourceThatIsGoneIsForgotten when all its messages may be sent again: one that
+// is created anew keeps to their spacing. A source that has just come, and that no
+// fan-out has met, is none.
+func TestSourceThatIsGoneIsForgotten(t *testing.T) {
+	const s = time.Second
+	fanOut := time.Unix(5000, 0)
+	for name, tc := range map[string]struct {
+		changed   time.Duration // after the last fan-out
+		sent      time.Duration // before the report
+		wait      time.Duration
+		forgotten bool
+	}{
+		"a message was sent just now":      {-s, 0, report.Spacing, false},
+		"a message may be sent again":      {-s, report.Spacing, 0, true},
+		"it was changed in the fan-out":    {0, report.Spacing, 0, true},
+		"it has come since the fan-out":    {s, report.Spacing, 0, false},
+		"a message was sent a moment less": {-s, report.Spacing - 1, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := stillController(t).records.lock("settings")
+			defer n.unlock()
+			k := settings("platform")
+			n.fanOutAt = fanOut
+			status := n.status(k)
+			status.changeAt = fanOut.Add(tc.changed)
+			status.sent.Begin("1")
+			now := fanOut.Add(time.Minute)
+			status.sent.Record(&report.Message{Reason: plan.ReasonMirrored}, now.Add(-tc.sent))
+			if wait := n.forgetGone(k, status, now); wait != tc.wait {
+				t.Errorf("got a wait of %v, want %v", wait, tc.wait)
+			}
+			if isForgotten := n.sources[k] == nil; isForgotten != tc.forgotten {
+				t.Errorf("got it forgotten %v, want %v", isForgotten, tc.forgotten)
+			}
+		})
+	}
+}
+
+// TestWhichCopiesAreReportedToExpire is the table of them: a line has begun their
+// grace, and their namespace stays.
+func TestWhichCopiesAreReportedToExpire(t *testing.T) {
+	now := time.Now()
+	begun := unclaimed{uid: "1", why: plan.Unclaimed{Rule: plan.SourceGone}, since: now, line: 1}
+	unannounced := begun
+	unannounced.since = time.Time{}
+	due := begun
+	due.since = now.Add(-time.Hour)
+	for name, tc := range map[string]struct {
+		namespace *corev1.Namespace
+		state     plan.State
+		known     unclaimed
+		want      bool
+	}{
+		"the grace runs":               {plantest.Namespace("team-a"), plan.StateExpiring, begun, true},
+		"no line has begun it":         {plantest.Namespace("team-a"), plan.StateExpiring, unannounced, false},
+		"it is over":                   {plantest.Namespace("team-a"), plan.StateExpiring, due, false},
+		"claimed meanwhile":            {plantest.Namespace("team-a"), plan.StateSynced, begun, false},
+		"the namespace is terminating": {plantest.Terminating("team-a"), plan.StateExpiring, begun, false},
+		"the namespace is gone":        {plantest.Namespace("other"), plan.StateExpiring, begun, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := stillController(t, tc.namespace).reporter
+			r.grace = time.Minute
+			s := &report.Summary{Rules: r.rules}
+			known := &record{unclaimed: tc.known}
+			known.state = tc.state
+			r.addTo(s, &sourceStatus{}, "team-a", known, now)
+			all := s.Messages(now)
+			if got := len(all) == 1 && all[0].Reason == plan.ReasonExpiring; got != tc.want {
+				t.Errorf("got %v, want an announcement %v", all, tc.want)
+			}
+		})
+	}
+}
+
+// TestPropagationIsObserved is the table of the changes of a source whose time to
+// the last copy is observed, once.
+func TestPropagationIsObserved(t *testing.T) {
+	const s = time.Second
+	changed := time.Unix(5000, 0)
+	for name, tc := range map[string]struct {
+		fanOut, written time.Duration // after the change
+		pending         int
+		observed        int
+		known           bool // the change
+	}{
+		"all targets were written":    {s, 5 * s, 0, 1, false},
+		"written at once":             {s, 0, 0, 1, false},
+		"a target is pending":         {s, 5 * s, 1, 0, true},
+		"no fan-out has begun since":  {-s, 5 * s, 0, 0, true},
+		"no target had to be written": {s, -s, 0, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sc := newScene(t, nil, func(*Options) {})
+			t.Cleanup(sc.controller.stopWriting)
+			n := sc.controller.records.lock("settings")
+			defer n.unlock()
+			n.fanOutAt = changed.Add(tc.fanOut)
+			status := n.status(settings("platform"))
+			status.changeAt = changed
+			status.writeAt = changed.Add(tc.written)
+			summary := &report.Summary{}
+			summary.Counts[plan.StatePending] = tc.pending
+			for range 2 {
+				sc.controller.reporter.propagated(n, status, summary)
+			}
+			if got := sc.metric("mirror_propagation_seconds"); int(got) != tc.observed {
+				t.Errorf("got %v observations, want %d", got, tc.observed)
+			}
+			if known := !status.changeAt.IsZero(); known != tc.known {
+				t.Errorf("got a change that is to be observed %v, want %v", known, tc.known)
+			}
+		})
+	}
+}
+
+// TestFanOutsAreApart by a tenth of a second, and queue what is out of sync alone.
+func TestFanOutsAreApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := source()
+		c := stillController(t, src, copyOf(src, "team-a"), plantest.Namespace("team-b"))
+		defer c.stopReporting()
+		began := time.Now()
+		for _, step := range []struct{ at, fanOut time.Duration }{
+			{0, 0}, {fanOutGap - 1, 0}, {fanOutGap, fanOutGap},
+		} {
+			time.Sleep(time.Until(began.Add(step.at)))
+			c.fanOut("settings")
+			n := c.records.lock("settings")
+			if got := n.fanOutAt.Sub(began); got != step.fanOut {
+				t.Errorf("after %v: got the last fan-out after %v, want %v", step.at, got, step.fanOut)
+			}
+			n.unlock()
+		}
+		if _, keys := c.added(t); strings.Join(keys, " ") != "team-b/settings" {
+			t.Errorf("got %v queued, want the target without a copy", keys)
+		}
+	})
+}
+
+// TestReportOfARunningFanOut: it waits for the end, or it would count a part of the
+// targets.
+func TestReportOfARunningFanOut(t *testing.T) {
+	inScene([]runtime.Object{plantest.Namespace("team-a")}, func(t *testing.T, s scene) {
+		c := s.controller
+		n := c.records.lock("settings")
+		n.comparing = true
+		n.status(settings("platform")).sent.Begin("1")
+		n.unlock()
+		c.reporter.report(t.Context(), "settings")
+		time.Sleep(time.Minute)
+		n = c.records.lock("settings")
+		if n.sources[settings("platform")] == nil || n.reportAt.IsZero() {
+			t.Error("got a report in a fan-out, want it to wait for the end")
+		}
+		n.comparing = false
+		n.unlock()
+		time.Sleep(time.Minute)
+		n = c.records.lock("settings")
+		defer n.unlock()
+		if len(n.sources) > 0 {
+			t.Error("got no report after the fan-out, want the source forgotten, which is gone")
+		}
+	})(t)
+}
