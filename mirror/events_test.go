@@ -246,6 +246,17 @@ func TestEventsAreRepeated(t *testing.T) {
 		})(t)
 }
 
+// TestC55NoTargetsIsNotRepeated with each resync, but after half an hour.
+func TestC55NoTargetsIsNotRepeated(t *testing.T) {
+	edit := func(o *Options) { o.ResyncPeriod = 10 * time.Minute }
+	inSceneWith([]runtime.Object{source()}, edit, func(t *testing.T, s scene) {
+		time.Sleep(25 * time.Minute)
+		s.wantEvents("at first", plan.ReasonNoTargets)
+		time.Sleep(10 * time.Minute)
+		s.wantEvents("after half an hour", plan.ReasonNoTargets)
+	})(t)
+}
+
 // TestC11TheNewestCauseIsReported: a target stays rejected, and for another reason: the event says the new one.
 func TestC11TheNewestCauseIsReported(t *testing.T) {
 	inScene(append(teams(2, "team-"), source()), func(t *testing.T, s scene) {

@@ -3,6 +3,7 @@ package mirror
 import (
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -184,5 +185,88 @@ func expectKeys(t *testing.T, c *Controller, event func(*handlers), wantNames, w
 	event(c.handlers)
 	if names, keys := c.added(t); !slices.Equal(names, wantNames) || !slices.Equal(keys, wantKeys) {
 		t.Errorf("got %v and %v, want %v and %v", names, keys, wantNames, wantKeys)
+	}
+}
+
+// TestWhatEndsAGrace is the table of events about ConfigMaps of the name of a copy
+// that expires in team-a.
+func TestWhatEndsAGrace(t *testing.T) {
+	src := sourceIn("platform")
+	deleting := sourceIn("platform", plantest.Deleting)
+	asks := plantest.Copy(teamRules(), src, "team-b", plantest.Label("mirror", "true"))
+	elsewhere := sourceIn("platform", prefixes("none"))
+	for name, tc := range map[string]struct {
+		shown *corev1.ConfigMap
+		ends  bool
+	}{
+		"a source":                   {src, true},
+		"one that is being deleted":  {deleting, false},
+		"one that selects no target": {elsewhere, false},
+		"a copy that asks to be one": {asks, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			have := copyOf(src, "team-a")
+			c := stillController(t, have)
+			n := c.records.lock("settings")
+			n.set("team-a", record{unclaimed: unclaimed{uid: have.UID, line: 1}})
+			n.unlock()
+			c.handlers.active.Store(true)
+			c.handlers.sourceChanged(tc.shown) // the cache shows it no more
+			n = c.records.lock("settings")
+			defer n.unlock()
+			known := n.byNamespace["team-a"]
+			if ends := known == nil || known.unclaimed.uid == ""; ends != tc.ends {
+				t.Errorf("got the end of the grace %v, want %v", ends, tc.ends)
+			}
+		})
+	}
+}
+
+// TestOldestChangeCounts for the time in which a source reaches its targets.
+func TestOldestChangeCounts(t *testing.T) {
+	c := stillController(t)
+	n := c.records.lock("settings")
+	first := time.Unix(5000, 0)
+	status := n.status(settings("platform"))
+	status.changeAt = first
+	n.unlock()
+	c.handlers.sourceChanged(sourceIn("platform"))
+	if !status.changeAt.Equal(first) {
+		t.Errorf("got a change at %v, want the first, %v", status.changeAt, first)
+	}
+}
+
+// TestNamespaceThatGoesHasNoTarget: what was known of one there is not counted any
+// more, also if nothing shows an object there.
+func TestNamespaceThatGoesHasNoTarget(t *testing.T) {
+	active, terminating := plantest.Namespace("team-a"), plantest.Terminating("team-a")
+	unseen := coreinformers.DeletedNamespace{FinalStateUnknown: &cache.DeletedFinalStateUnknown{Key: "team-a"}}
+	for name, tc := range map[string]struct {
+		now   []runtime.Object
+		event func(*handlers)
+	}{
+		"it is being deleted": {[]runtime.Object{terminating}, func(h *handlers) {
+			h.namespaceUpdated(active, terminating)
+		}},
+		"it is deleted": {nil, func(h *handlers) {
+			h.namespaceDeleted(coreinformers.DeletedNamespace{OptionalObj: terminating})
+		}},
+		"it was deleted while no watch was open": {nil, func(h *handlers) { h.namespaceDeleted(unseen) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := stillController(t, append(tc.now, sourceIn("platform"))...)
+			n := c.records.lock("settings")
+			n.set("team-a", record{settled: settled{
+				standing: standing{state: plan.StatePending, owner: settings("platform")},
+			}})
+			n.unlock()
+			c.handlers.active.Store(true)
+			tc.event(c.handlers)
+			n = c.records.lock("settings")
+			defer n.unlock()
+			if n.pending != 0 || n.byNamespace["team-a"] != nil {
+				t.Errorf("got %d targets pending, and %+v known, want none", n.pending, n.byNamespace["team-a"])
+			}
+		})
 	}
 }

@@ -137,21 +137,41 @@ func TestFanOutsAreApart(t *testing.T) {
 		c := stillController(t, src, copyOf(src, "team-a"), plantest.Namespace("team-b"))
 		defer c.stopReporting()
 		began := time.Now()
-		for _, step := range []struct{ at, fanOut time.Duration }{
-			{0, 0}, {fanOutGap - 1, 0}, {fanOutGap, fanOutGap},
+		for _, step := range []struct {
+			at     time.Duration
+			names  string // whose fan-out is due
+			copies string
+		}{
+			{0, "", "team-b/settings"},
+			{fanOutGap - 1, "", ""},
+			{fanOutGap, "settings", "team-b/settings"},
 		} {
 			time.Sleep(time.Until(began.Add(step.at)))
+			synctest.Wait()
 			c.fanOut("settings")
-			n := c.records.lock("settings")
-			if got := n.fanOutAt.Sub(began); got != step.fanOut {
-				t.Errorf("after %v: got the last fan-out after %v, want %v", step.at, got, step.fanOut)
+			names, keys := c.added(t)
+			if strings.Join(names, " ") != step.names || strings.Join(keys, " ") != step.copies {
+				t.Errorf("after %v: got %q due, and %q queued, want %q and %q",
+					step.at, names, keys, step.names, step.copies)
 			}
-			n.unlock()
-		}
-		if _, keys := c.added(t); strings.Join(keys, " ") != "team-b/settings" {
-			t.Errorf("got %v queued, want the target without a copy", keys)
 		}
 	})
+}
+
+// TestFanOutVisitsWhatIsKnown: an object was in the way that no watch shows, and the
+// source has gone. Nothing is left.
+func TestFanOutVisitsWhatIsKnown(t *testing.T) {
+	c := stillController(t, plantest.Namespace("team-a"))
+	n := c.records.lock("settings")
+	inTheWay := standing{state: plan.StateForeign, owner: settings("platform"), note: "theirs"}
+	n.set("team-a", record{settled: settled{standing: inTheWay}})
+	n.unlock()
+	c.fanOut("settings")
+	n = c.records.lock("settings")
+	defer n.unlock()
+	if known := n.byNamespace["team-a"]; known != nil {
+		t.Errorf("got %+v, want nothing known", known)
+	}
 }
 
 // TestReportOfARunningFanOut: it waits for the end, or it would count a part of the
