@@ -15,38 +15,41 @@ import (
 )
 
 // TestSourceThatIsGoneIsForgotten when all its messages may be sent again: one that
-// is created anew keeps to their spacing. A source that has just come, and that no
-// fan-out has met, is none.
+// is created anew keeps to their spacing. One that is there is not forgotten.
 func TestSourceThatIsGoneIsForgotten(t *testing.T) {
-	const s = time.Second
-	fanOut := time.Unix(5000, 0)
+	now := time.Now()
 	for name, tc := range map[string]struct {
-		changed   time.Duration // after the last fan-out
+		isThere   bool
+		copies    int
 		sent      time.Duration // before the report
-		wait      time.Duration
 		forgotten bool
+		again     bool // it is reported again
 	}{
-		"a message was sent just now":      {-s, 0, report.Spacing, false},
-		"a message may be sent again":      {-s, report.Spacing, 0, true},
-		"it was changed in the fan-out":    {0, report.Spacing, 0, true},
-		"it has come since the fan-out":    {s, report.Spacing, 0, false},
-		"a message was sent a moment less": {-s, report.Spacing - 1, 1, false},
+		"a message was sent just now":      {false, 0, time.Second, false, true},
+		"a message may be sent again":      {false, 0, report.Spacing, true, false},
+		"a copy is left":                   {false, 1, report.Spacing, false, false},
+		"it is there, and has no target":   {true, 0, report.Spacing, false, false},
+		"a message was sent a moment less": {false, 0, report.Spacing - 1, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := stillController(t).records.lock("settings")
+			c := stillController(t)
+			n := c.records.lock("settings")
 			defer n.unlock()
 			k := settings("platform")
-			n.fanOutAt = fanOut
 			status := n.status(k)
-			status.changeAt = fanOut.Add(tc.changed)
 			status.sent.Begin("1")
-			now := fanOut.Add(time.Minute)
 			status.sent.Record(&report.Message{Reason: plan.ReasonMirrored}, now.Add(-tc.sent))
-			if wait := n.forgetGone(k, status, now); wait != tc.wait {
-				t.Errorf("got a wait of %v, want %v", wait, tc.wait)
+			s := &report.Summary{Rules: c.rules}
+			s.Counts[plan.StateOutOfScope] = tc.copies
+			if tc.isThere {
+				s.Source = parsed(source())
 			}
+			c.reporter.queueIfDue(n, k, s, now)
 			if isForgotten := n.sources[k] == nil; isForgotten != tc.forgotten {
 				t.Errorf("got it forgotten %v, want %v", isForgotten, tc.forgotten)
+			}
+			if again := !n.reportAt.IsZero(); again != tc.again {
+				t.Errorf("got another report %v, want %v", again, tc.again)
 			}
 		})
 	}
