@@ -14,8 +14,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestRun has the help: the commands come first, and the flags of kubectl have a group of their own. Then it has what can be wrong with arguments, no API server, and one that answers 401 with one
-// word. An error is one line, and exit code 2 is for what is not known.
+// TestRun has the help: the commands come first, and the flags of kubectl have a group of their own. Then it has what
+// can be wrong with arguments, no API server, and one that answers 401 with one word. An error is one line, and exit
+// code 2 is for what is not known.
 func TestRun(t *testing.T) {
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
