@@ -127,9 +127,6 @@ var errChanged = errors.New("the object has changed since it was judged")
 // its own limit of a request, by a limit of validation, or by that of etcd, for
 // which it has no status of its own. The refusal of a policy is none of these.
 func isTooLarge(err error) bool {
-	if err == nil {
-		return false
-	}
 	return apierrors.IsRequestEntityTooLargeError(err) ||
 		apierrors.IsInvalid(err) && apierrors.HasStatusCause(err, metav1.CauseTypeTooLong) ||
 		apierrors.IsInternalError(err) && (strings.Contains(err.Error(), "request is too large") ||

@@ -270,3 +270,35 @@ func TestNamespaceThatGoesHasNoTarget(t *testing.T) {
 		})
 	}
 }
+
+// TestNamespaceAddsItsRule to those that keep a source without targets from all
+// namespaces, if these are known: one rule alone would be reported otherwise.
+func TestNamespaceAddsItsRule(t *testing.T) {
+	src := sourceIn("platform", selector("tier=gold"))
+	added := plantest.Namespace("team-a")
+	for name, tc := range map[string]struct{ known, want []plan.Exclusion }{
+		"not known":      {nil, nil},
+		"another rule":   {[]plan.Exclusion{plan.ExcludedByPrefix}, []plan.Exclusion{plan.ExcludedByPrefix, plan.ExcludedBySelector}},
+		"this very rule": {[]plan.Exclusion{plan.ExcludedBySelector}, []plan.Exclusion{plan.ExcludedBySelector}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := stillController(t, src, added)
+			n := c.records.lock("settings")
+			status := n.status(plan.KeyOf(src))
+			status.excluded = tc.known
+			n.unlock()
+			c.handlers.active.Store(true)
+			c.handlers.namespaceChanged("team-a", added)
+			n = c.records.lock("settings")
+			defer n.unlock()
+			slices.Sort(status.excluded)
+			slices.Sort(tc.want)
+			if !slices.Equal(status.excluded, tc.want) || (status.excluded == nil) != (tc.want == nil) {
+				t.Errorf("got rules %v, want %v", status.excluded, tc.want)
+			}
+			if isDue := !n.reportAt.IsZero(); isDue != (len(tc.want) > len(tc.known)) {
+				t.Errorf("got a report that is due %v", isDue)
+			}
+		})
+	}
+}

@@ -4,9 +4,15 @@ package mirror
 // in what is copied.
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
@@ -51,4 +57,70 @@ func TestC71ManyCopiedKeysBesideOthersMetadata(t *testing.T) {
 			t.Errorf("got %v and %v, want theirs in both", cm.Labels, cm.Annotations)
 		}
 	})(t)
+}
+
+// TestC71ReadBeforeAnUpdateFails: nothing is written without it, or the metadata of
+// other people would be lost.
+func TestC71ReadBeforeAnUpdateFails(t *testing.T) {
+	inScene(append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.edit("team-000", plantest.Label("theirs", "x"))
+		time.Sleep(time.Minute)
+		writes := s.countWrites("team-")
+		s.refuse(on(rejected("no get"), reads))
+		s.edit("platform", data("new"))
+		time.Sleep(10 * time.Minute)
+		s.wantWrites(writes, "team-")
+		s.refuse(on[error](nil))
+		time.Sleep(2 * time.Minute)
+		s.wantCopy("team-000", "new")
+		if got := s.get("team-000").Labels["theirs"]; got != "x" {
+			t.Errorf("got the label of somebody else %q, want it kept", got)
+		}
+	})(t)
+}
+
+// TestC71TooLarge is the table of the refusals after which an update is tried without
+// the metadata of other people. Nobody else's refusal is one, whatever its words.
+func TestC71TooLarge(t *testing.T) {
+	resource := corev1.Resource("configmaps")
+	kind := corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind()
+	tooLong := field.TooLong(field.NewPath("data"), "", 1)
+	policy := apierrors.NewForbidden(resource, "settings", errors.New("request is too large"))
+	policy.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeTooLong}}
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"none":           {nil, false},
+		"413":            {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), true},
+		"too long":       {apierrors.NewInvalid(kind, "settings", field.ErrorList{tooLong}), true},
+		"of etcd":        {apierrors.NewInternalError(errors.New("etcdserver: request is too large")), true},
+		"of its client":  {apierrors.NewInternalError(errors.New("trying to send message larger than max")), true},
+		"of a policy":    {policy, false},
+		"another 500":    {apierrors.NewInternalError(errors.New("etcdserver: no leader")), false},
+		"another 422":    {apierrors.NewInvalid(kind, "settings", nil), false},
+		"without a code": {errors.New("request is too large"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := isTooLarge(tc.err); got != tc.want {
+				t.Errorf("got too large %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestRecreateWhatIsGone: somebody else has deleted it just before.
+func TestRecreateWhatIsGone(t *testing.T) {
+	src := source()
+	c := stillController(t, src, plantest.Namespace("team-a"))
+	stored, err := c.reconciler.writer.apply(t.Context(), plan.Change{
+		Op:     plan.OpRecreate,
+		Key:    settings("team-a"),
+		Source: parsed(src),
+		Have:   copyOf(src, "team-a"),
+	}, nil)
+	if err != nil || stored == nil || stored.Data["key"] != "value" {
+		t.Errorf("got %v, %v, want a copy", stored, err)
+	}
 }
