@@ -163,21 +163,17 @@ func (r *reconciler) recordResult(
 		known.lastWrite = ownWrite{deleted: res.change.Have.UID, at: now}
 		known.content = content{}
 	}
-	ns := r.cache.Namespace(res.change.Key.Namespace)
-	isClosed := ns == nil || plan.Terminating(ns) || ns.UID != known.namespaceUID
 	switch {
 	case res.outcome == outcome.OK:
 		r.recent.add(res.change.Key.Namespace, now)
 		r.carriedOut(n, known, res, now)
 		known.succeeded(res, now)
 	case res.outcome == outcome.Delayed:
-	case res.outcome == outcome.Terminating && isClosed:
-		*known = record{namespaceUID: known.namespaceUID} // its return is an event
 	default:
 		// Only a grace that has begun begins anew. After a claim that came and went
 		// meanwhile a new line begins it.
 		begun := known.unclaimed.since
-		if res.outcome == outcome.Claimed && !begun.IsZero() && begun.Before(res.claimedAt) {
+		if !begun.IsZero() && begun.Before(res.claimedAt) {
 			known.unclaimed.since = res.claimedAt
 		}
 		known.failed(res, x.target.Have, r.recent.elsewhere(res.change.Key.Namespace), now)

@@ -85,7 +85,8 @@ func (s scene) wantRestored() {
 	s.wantEventCount(1, plan.ReasonRestored)
 	s.wantNote(plan.ReasonRestored, "Restored from the source platform/settings, because ")
 	cm := s.get("team-000")
-	if e := s.lastEvent(plan.ReasonRestored); e.Regarding != plan.KeyOf(cm) || e.UID != cm.UID {
+	e := s.lastEvent(plan.ReasonRestored)
+	if e.Regarding != plan.KeyOf(cm) || e.UID != cm.UID || e.Type != corev1.EventTypeNormal {
 		s.t.Errorf("got event %v, want one about %v", e, cm)
 	}
 }
