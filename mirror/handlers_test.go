@@ -276,10 +276,11 @@ func TestNamespaceThatGoesHasNoTarget(t *testing.T) {
 func TestNamespaceAddsItsRule(t *testing.T) {
 	src := sourceIn("platform", selector("tier=gold"))
 	added := plantest.Namespace("team-a")
+	prefix, bySelector := plan.ExcludedByPrefix, plan.ExcludedBySelector
 	for name, tc := range map[string]struct{ known, want []plan.Exclusion }{
 		"not known":      {nil, nil},
-		"another rule":   {[]plan.Exclusion{plan.ExcludedByPrefix}, []plan.Exclusion{plan.ExcludedByPrefix, plan.ExcludedBySelector}},
-		"this very rule": {[]plan.Exclusion{plan.ExcludedBySelector}, []plan.Exclusion{plan.ExcludedBySelector}},
+		"another rule":   {[]plan.Exclusion{prefix}, []plan.Exclusion{prefix, bySelector}},
+		"this very rule": {[]plan.Exclusion{bySelector}, []plan.Exclusion{bySelector}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := stillController(t, src, added)
