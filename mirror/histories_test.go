@@ -88,7 +88,7 @@ type finding struct{ kind, detail string }
 
 const (
 	outOfSync     = "a target is not as the sources ask"
-	wrongStatus   = "the status differs from a plan from scratch"
+	wrongStatus   = "the status differs from that of the judge"
 	leftOver      = "something is left over"
 	notQuiet      = "a quiet hour has requests"
 	wrongWrite    = "a write was wrong"
