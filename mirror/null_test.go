@@ -69,16 +69,23 @@ func (unsent) Send(context.Context, Event) error { return nil }
 var greenScenes = map[string]map[string]string{
 	"writes": {
 		"TestC35StopBeforeTheCachesAreFilled": "nothing can be written before",
+		"TestC55NoTargetsIsNotRepeated":       "there is nothing to write",
 		"TestC67ResultInAFormerNamespace":     "it ends a call by hand",
+		"TestPropagationIsObserved":           "it reports by hand",
+		"TestReportOfARunningFanOut":          "it reports by hand",
 	},
 	"reports": {
 		"TestC65UnclaimedCopyComesIntoScope": "an event needs a source",
+		"TestReportOfARunningFanOut":         "it reports by hand",
 	},
 	"hears": {
 		"TestC17NarrowedFlags":                "it is about what a start finds",
 		"TestC35StopBeforeTheCachesAreFilled": "nothing can happen before",
+		"TestC55NoTargetsIsNotRepeated":       "it is about what a start finds",
 		"TestC65SourcesGoneBeforeATakeover":   "it is about what a takeover finds",
 		"TestC67ResultInAFormerNamespace":     "it ends a call by hand",
+		"TestPropagationIsObserved":           "it reports by hand",
+		"TestReportOfARunningFanOut":          "it reports by hand",
 		"TestReportWaitsForTheFirstFanOut":    "it is about what a takeover finds",
 	},
 }
