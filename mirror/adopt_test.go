@@ -67,6 +67,7 @@ func TestC12Adoption(t *testing.T) {
 		"by annotation":           {[]plantest.Option{adopt}, time.Minute, true},
 		"by annotation and label": {[]plantest.Option{adopt, copyLabel}, 0, true},
 		"immutable":               {[]plantest.Option{adopt, copyLabel, plantest.Immutable}, 0, false},
+		"immutable, not labelled": {[]plantest.Option{adopt, plantest.Immutable}, time.Minute, false},
 	} {
 		t.Run(name, inScene(append(teams(1, "team-"), source(), foreignObject()), func(t *testing.T, s scene) {
 			time.Sleep(time.Hour)

@@ -266,3 +266,31 @@ func TestC66ClaimFlips(t *testing.T) {
 		}))
 	}
 }
+
+// TestC41NamespaceIsBehind: a namespace has opted out, and the cache does not show
+// what it has become since then. The live read does: nothing is deleted there.
+func TestC41NamespaceIsBehind(t *testing.T) {
+	for name, becomes := range map[string]func(scene){
+		"it opted in again": func(s scene) { s.setNamespace("team-000") },
+		"it is terminating": func(s scene) { s.Terminate("team-000") },
+		"it is gone": func(s scene) {
+			s.Terminate("team-000")
+			s.remove("team-000") // by the namespace controller
+			s.Finalize("team-000")
+		},
+	} {
+		t.Run(name, withGrace(time.Minute, func(t *testing.T, s scene) {
+			s.optOut("team-000")
+			time.Sleep(time.Second)
+			s.lose(func(_, namespace string) bool { return namespace == "team-000" || namespace == "" })
+			becomes(s)
+			time.Sleep(5 * time.Minute)
+			if n := s.CountAll("team-000", "delete"); n > 0 {
+				t.Errorf("got %d deletions", n)
+			}
+			if n := s.Count("get", "namespaces", "team-000"); n == 0 {
+				t.Error("got no read of the namespace")
+			}
+		}))
+	}
+}

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"context"
 	"flag"
 	"os"
 	"regexp"
@@ -99,7 +100,7 @@ func TestResultOfAReconcileInItsMetric(t *testing.T) {
 	} {
 		t.Run(o.String(), func(t *testing.T) {
 			var err error
-			if o.Failed() {
+			if o != outcome.OK {
 				err = errAway
 			}
 			if got := metricOf(result{outcome: o, err: err}, 0); got != want {
@@ -109,6 +110,9 @@ func TestResultOfAReconcileInItsMetric(t *testing.T) {
 	}
 	if got := metricOf(result{}, time.Second); got != again {
 		t.Errorf("to be looked at again: got %s", got)
+	}
+	if got := metricOf(result{outcome: outcome.Rejected}, 0); got != again {
+		t.Errorf("rejected without a call: got %s", got)
 	}
 }
 
@@ -129,4 +133,25 @@ func TestSourcesAreCounted(t *testing.T) {
 		s.edit("platform", data("new"))
 		s.wantCopies(3, "team-", "new")
 	})(t)
+}
+
+// TestStandbyCountsNothing: the gauges of sources and copies are those of the
+// process that leads.
+func TestStandbyCountsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, append(teams(1, "team-"), source()), func(*Options) {})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.controller.Run(ctx, Leadership{Begun: make(chan context.Context)}) }()
+		synctest.Wait()
+		if !s.controller.Synced() {
+			t.Error("got caches that are not full")
+		}
+		for _, name := range []string{"mirror_sources", "mirror_source_bytes", "mirror_invalid_sources"} {
+			s.wantMetric(0, name)
+		}
+		s.wantMetric(0, "mirror_copies", "pending")
+		cancel()
+		s.check(<-ended)
+	})
 }

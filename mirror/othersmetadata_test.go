@@ -6,7 +6,9 @@ package mirror
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -78,6 +81,52 @@ func TestC71ReadBeforeAnUpdateFails(t *testing.T) {
 			t.Errorf("got the label of somebody else %q, want it kept", got)
 		}
 	})(t)
+}
+
+// TestC71ConflictsOfAnUpdate: somebody writes a label between our read and our
+// update, which conflicts. One more read follows at once, and after a second
+// conflict the ordinary retry.
+func TestC71ConflictsOfAnUpdate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		conflicts int
+		tries     int // at once
+	}{"never": {0, 1}, "once": {1, 2}, "twice": {2, 2}} {
+		t.Run(name, inScene(append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+			time.Sleep(time.Minute)
+			s.edit("team-000", plantest.Label("theirs", "0"))
+			time.Sleep(time.Minute)
+			calls := s.Calls()
+			update := request("update", "configmaps", "team-000")
+			var mu sync.Mutex
+			tried := 0
+			s.beforeCall(func(c apitest.Call) {
+				mu.Lock()
+				defer mu.Unlock()
+				if c != update {
+					return
+				}
+				tried++
+				if tried <= tc.conflicts {
+					s.edit("team-000", plantest.Label("theirs", fmt.Sprint(tried)))
+				}
+			})
+			s.lose(func(resource, namespace string) bool { return namespace == "team-000" })
+			s.edit("platform", data("new"))
+			synctest.Wait() // no time passes
+			for _, verb := range []string{"get", "update"} {
+				c := request(verb, "configmaps", "team-000")
+				if n := s.Calls()[c] - calls[c]; n != tc.tries {
+					t.Errorf("got %d of %v at once, want %d", n, c, tc.tries)
+				}
+			}
+			s.Relist()
+			time.Sleep(time.Minute)
+			s.wantCopy("team-000", "new")
+			if got := s.get("team-000").Labels["theirs"]; got != fmt.Sprint(tc.conflicts) {
+				t.Errorf("got the label of somebody else %q, want its last value", got)
+			}
+		}))
+	}
 }
 
 // TestC71TooLarge is the table of the refusals after which an update is tried without

@@ -286,8 +286,8 @@ func (r *reconciler) isStillDue(x *attempt) bool {
 	}
 	n := r.records.lock(k.Name)
 	defer n.unlock()
-	known := n.byNamespace[k.Namespace]
-	return known != nil && known.unclaimed == x.record.unclaimed
+	known := n.byNamespace[k.Namespace] // a busy target has a record
+	return known.unclaimed == x.record.unclaimed
 }
 
 // reads returns how an attempt makes calls that read.
@@ -326,7 +326,7 @@ func (r *reconciler) actOnLive(ctx, writes context.Context, x *attempt) (res res
 		res.outcome = outcome.Foreign
 		res.note = c.Note
 		res.adoptable = c.Adoptable
-	case c.Op == plan.OpNone && !r.rules.Visible(have):
+	case !r.rules.Visible(have):
 		// A source holds this copy, which has lost its label. There is no event
 		// at the end of that.
 		res.outcome = outcome.Foreign
