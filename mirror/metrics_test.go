@@ -10,11 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -153,5 +156,38 @@ func TestStandbyCountsNothing(t *testing.T) {
 		s.wantMetric(0, "mirror_copies", "pending")
 		cancel()
 		s.check(<-ended)
+	})
+}
+
+// TestAnsweredWritesAreCounted, and no others: nobody knows what has become of those.
+func TestAnsweredWritesAreCounted(t *testing.T) {
+	s := newScene(t, nil, func(*Options) {})
+	t.Cleanup(s.controller.stopWriting)
+	for result, err := range map[string]error{
+		"success":  nil,
+		"conflict": apierrors.NewConflict(corev1.Resource("configmaps"), "settings", errAway),
+		"rejected": rejected("quota"),
+		"none":     errAway,
+	} {
+		s.controller.metrics.countWrite(plan.OpUpdate, err)
+		want := 1.0
+		if result == "none" {
+			result = "error"
+			want = 0
+		}
+		if got := s.metric("mirror_writes_total", "update", result); got != want {
+			t.Errorf("got %v updates with the result %s, want %v", got, result, want)
+		}
+	}
+}
+
+// TestLinesOfALeader: an operator sees when it begins and that it has ended.
+func TestLinesOfALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, nil, func(o *Options) { o.AllNamespaces = true })
+		stop := s.start()
+		s.wantLogged(`INFO Mirroring instance="default" namespacePrefixes=["team-"] allNamespaces=true`)
+		stop()
+		s.wantLogged("INFO Stopped, no write in flight")
 	})
 }

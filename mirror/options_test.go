@@ -89,3 +89,25 @@ func TestFlagsAtTheirLimits(t *testing.T) {
 		})
 	}
 }
+
+// TestPresentValuesAreDefaults of the flags, as for whoever embeds the controller.
+func TestPresentValuesAreDefaults(t *testing.T) {
+	o := NewOptions()
+	o.AllNamespaces = true
+	o.Prune = true
+	o.ExcludeNamespaces = []string{"a", "b"}
+	fs := flagSet(o)
+	if err := fs.Parse(nil); err != nil {
+		t.Fatal(err)
+	}
+	if !o.AllNamespaces || !o.Prune || len(o.ExcludeNamespaces) != 2 {
+		t.Errorf("got %+v, want the options as they were", o)
+	}
+	list := fs.Lookup("exclude-namespace")
+	if list.DefValue != "a,b" || list.Value.Type() != "strings" {
+		t.Errorf("got the default %q of type %s, want a,b of strings", list.DefValue, list.Value.Type())
+	}
+	if usage := fs.FlagUsages(); !strings.Contains(usage, "(default a,b)") {
+		t.Errorf("got the help %s", usage)
+	}
+}
