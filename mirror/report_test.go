@@ -133,6 +133,25 @@ func TestPropagationIsObserved(t *testing.T) {
 	}
 }
 
+// TestNoPropagationOfASourceThatIsGone: its last change has not reached all targets.
+func TestNoPropagationOfASourceThatIsGone(t *testing.T) {
+	sc := newScene(t, nil, func(*Options) {})
+	t.Cleanup(sc.controller.stopWriting)
+	n := sc.controller.records.lock("settings")
+	defer n.unlock()
+	k := settings("platform")
+	status := n.status(k)
+	status.sent.Begin("1")
+	now := time.Now()
+	status.changeAt = now.Add(-time.Minute)
+	status.writeAt = now.Add(-time.Second)
+	n.fanOutAt = now
+	sc.controller.reporter.queueIfDue(n, k, &report.Summary{Rules: teamRules()}, now)
+	if got := sc.metric("mirror_propagation_seconds"); got != 0 {
+		t.Errorf("got %v observations", got)
+	}
+}
+
 // TestFanOutsAreApart by a tenth of a second, and queue what is out of sync alone.
 func TestFanOutsAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
