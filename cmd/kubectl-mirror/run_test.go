@@ -36,7 +36,7 @@ func TestRun(t *testing.T) {
 		"adopt", "plan -n team-a", "purge -n team-a", "status --colour", "explain a b", "wait", "status -o xml",
 		"check -o name" + nobody, "explain a -o name" + nobody, "wait a --namespace-prefix=team- --timeout=0s",
 		"status --namespace-prefix=Team-", "status --namespace-prefix=team- --source-namespace=",
-		"check --namespace-prefix=team-" + nobody, "plan --controller=one/", "status --context=nope", "plan --prune a b",
+		"check --namespace-prefix=team-" + nobody, "status --context=nope", "plan --prune a b",
 		"status --namespace-prefix=team- a/b/c" + nobody, "status --namespace-prefix=team-" + nobody, "status" + nobody,
 		"status --server=http://refuses",
 		// wait goes on after an error that a restart explains: these are none.

@@ -116,7 +116,7 @@ func newSettingsFlags() *settingsFlags {
 		alone:   &settings{Options: mirror.NewOptions()},
 	}
 	f.controller = f.String("controller", "",
-		"`NAMESPACE` of the controller.")
+		"`NAMESPACE` of the controller, or NAMESPACE/NAME of its Deployment.")
 
 	ofController := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.alone.AddFlags(ofController)
@@ -155,7 +155,8 @@ func (f *settingsFlags) find(
 	if *f.controller == "" && f.nameTargets() {
 		return f.alone, f.alone.Options.Options.Validate()
 	}
-	list, err := client.AppsV1().Deployments(*f.controller).List(ctx, ofControllers)
+	namespace, name, isNamed := strings.Cut(*f.controller, "/")
+	list, err := client.AppsV1().Deployments(namespace).List(ctx, ofControllers)
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("cannot find the controller: %w: the ClusterRole "+
@@ -163,19 +164,23 @@ func (f *settingsFlags) find(
 			"answer about one namespace", err)
 	case err != nil:
 		return nil, err
-	case len(list.Items) == 0:
+	}
+	isOther := func(d appsv1.Deployment) bool { return isNamed && d.Name != name }
+	deployments := slices.DeleteFunc(list.Items, isOther)
+	switch {
+	case len(deployments) == 0:
 		return nil, errors.New("cannot find the controller: no Deployment has the label " +
 			ofControllers.LabelSelector + ": before an installation, ask kubectl mirror plan " +
 			"with its flags, at least --namespace-prefix")
-	case len(list.Items) > 1:
+	case len(deployments) > 1:
 		var choices []string
-		for _, d := range list.Items {
-			choices = append(choices, "--controller="+d.Namespace)
+		for _, d := range deployments {
+			choices = append(choices, "--controller="+keyOf(&d))
 		}
 		return nil, fmt.Errorf("found %d controllers: choose one with %s",
 			len(choices), strings.Join(choices, " or "))
 	}
-	s, err := f.settingsOf(&list.Items[0])
+	s, err := f.settingsOf(&deployments[0])
 	if err != nil {
 		return nil, fmt.Errorf("arguments of Deployment %s: %w", keyOf(s.deployment), err)
 	}

@@ -41,6 +41,7 @@ func TestFind(t *testing.T) {
 		{"one controller", installed{blue, hidden}, ""},
 		{"three controllers", installed{blue, green, red}, ""},
 		{"a controller by its namespace", installed{blue, green}, "--controller=mirror-green"},
+		{"a controller by its name", installed{blue, red}, "--controller=mirror-system/red"},
 		{"no controller in the namespace", installed{blue}, "--controller=mirror-green"},
 		{"no controller, but flags", nil, "--namespace-prefix=x-"},
 		{"one controller, and flags", installed{blue}, "--instance=three --prune --copy-label=b --copy-label=c"},
