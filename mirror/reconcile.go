@@ -53,7 +53,6 @@ type result struct {
 	// The object in the way, or the error, for people.
 	note      string
 	adoptable bool // the owner of the object in the way can hand it over
-	isNews    bool // a rejection that is reported at once: no try may help
 
 	// Set if the API server carried out a part of the change, or all of it.
 	stored  *corev1.ConfigMap // the object as it is stored; nil after a delete

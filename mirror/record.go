@@ -240,7 +240,6 @@ func (r *record) failed(res *result, have *corev1.ConfigMap, writtenElsewhere, n
 	since := r.retry.retryableSince
 	if isRetryable && now.Sub(since) >= maxRetryable && writtenElsewhere.After(since) {
 		res.outcome = outcome.Rejected
-		res.isNews = true
 	}
 	if res.deleted {
 		have = nil
@@ -269,10 +268,12 @@ func (r *record) failed(res *result, have *corev1.ConfigMap, writtenElsewhere, n
 func (r *record) standingAfter(res *result, now time.Time) standing {
 	owner := res.change.Owner
 	isSecond := r.retry.outcome == outcome.Rejected || r.retry.standing.state == plan.StateRejected
+	isLasting := outcome.IsRetryable(res.err) // and rejected: for longer than maxRetryable
+	isNews := isSecond || isLasting || outcome.IsNews(res.err, now.Sub(res.began))
 	switch {
 	case res.outcome == outcome.Foreign:
 		return standing{plan.StateForeign, owner, res.note, res.adoptable}
-	case res.outcome == outcome.Rejected && (isSecond || res.isNews || outcome.IsNews(res.err, now.Sub(res.began))):
+	case res.outcome == outcome.Rejected && isNews:
 		return standing{state: plan.StateRejected, owner: owner, note: res.note}
 	case res.outcome == outcome.Unavailable && r.retry.standing.owner == owner:
 		return r.retry.standing // no answer says nothing about the target
