@@ -388,7 +388,7 @@ func (r *reconciler) call(
 	if cause != "" {
 		r.metrics.repairs.WithLabelValues(cause).Inc()
 	}
-	res.isRepair = wasSynced || cause != ""
+	res.isRepair = cause != ""
 	if wasSynced {
 		res.cause = cause
 	}

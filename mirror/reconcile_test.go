@@ -59,7 +59,11 @@ func TestWhereATargetWaits(t *testing.T) {
 				}
 				res := tc.res
 				res.change.Key = settings("team-a")
-				c.reconciler.finish(x, &res)
+				isPaced := res.outcome == outcome.Conflict || res.askAgain > 0
+				wait := c.reconciler.finish(x, &res)
+				if isPaced = isPaced && tc.namespace == ""; (wait > 0) != isPaced {
+					t.Errorf("got a wait of %v, want one %v", wait, isPaced)
+				}
 				synctest.Wait()
 				if queued := c.queues.copies.Len() == 1; queued != tc.queued {
 					t.Errorf("got it queued %v, want %v", queued, tc.queued)
@@ -227,6 +231,9 @@ func TestWhatACallShows(t *testing.T) {
 			if got := s.metric("mirror_repairs_total", plan.CauseEdited); got != tc.counted {
 				t.Errorf("got %v repairs counted, want %v", got, tc.counted)
 			}
+			if got := s.metric("mirror_repairs_total", ""); got >= 0 {
+				t.Errorf("got %v repairs counted without a cause", got)
+			}
 		})
 	}
 }
@@ -323,6 +330,7 @@ func TestLogOfAChange(t *testing.T) {
 		"out of sync": {result{change: write, outcome: outcome.Conflict, err: errAway}, 2, "Copy out of sync, retrying"},
 		"a long text": {result{change: write, outcome: outcome.Rejected, err: long}, 2, "xxx…"},
 		"nothing":     {result{change: write, outcome: outcome.Foreign}, 4, "Nothing done"},
+		"not deleted": {result{change: remove, outcome: outcome.Conflict, err: errAway}, 2, "Copy out of sync, retrying"},
 		"not refused": {result{change: remove, outcome: outcome.Conflict, err: errAway}, 1, ""},
 		"a write":     {result{change: write, outcome: outcome.Rejected, err: errAway}, 1, ""},
 		"refused": {result{change: remove, outcome: outcome.Rejected, err: errAway, note: "quota"}, 0,
