@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"flag"
+	"maps"
 	"os"
 	"regexp"
 	"strings"
@@ -190,4 +191,27 @@ func TestLinesOfALeader(t *testing.T) {
 		stop()
 		s.wantLogged("INFO Stopped, no write in flight")
 	})
+}
+
+// TestBucketsReachFarEnough: from where a copy takes a moment to where only a retry
+// helps.
+func TestBucketsReachFarEnough(t *testing.T) {
+	s := newScene(t, nil, func(*Options) {})
+	t.Cleanup(s.controller.stopWriting)
+	families, err := s.registry.Gather()
+	s.check(err)
+	got := map[string][3]float64{}
+	for _, f := range families {
+		if buckets := f.GetMetric()[0].GetHistogram().GetBucket(); len(buckets) > 0 {
+			last := buckets[len(buckets)-1]
+			got[f.GetName()] = [3]float64{float64(len(buckets)), buckets[0].GetUpperBound(), last.GetUpperBound()}
+		}
+	}
+	want := map[string][3]float64{
+		"controller_runtime_reconcile_time_seconds": {40, .005, 60},
+		"mirror_propagation_seconds":                {16, .005, 600},
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got number, least and greatest of the buckets %v, want %v", got, want)
+	}
 }
