@@ -1,8 +1,10 @@
 package mirror
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -302,4 +305,29 @@ func TestNamespaceAddsItsRule(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDeletedNamespaceIsNoLongerSlow: its end is an event, too.
+func TestDeletedNamespaceIsNoLongerSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, []runtime.Object{plantest.Namespace("team-a")}, func(*Options) {})
+		c := s.controller
+		defer c.stopReporting()
+		defer c.stopWriting()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c.cache.Start(ctx)
+		c.cache.WaitForSync(ctx)
+		c.handlers.active.Store(true)
+		uid := c.cache.Namespace("team-a").UID
+		_ = c.queues.slow.Write(ctx, uid, slow.Ordinary, hanging)
+		if !c.queues.slow.Put(uid, settings("team-a"), nil) {
+			t.Fatal("got it quick")
+		}
+		s.removeNamespace("team-a")
+		synctest.Wait()
+		if c.queues.slow.Put(uid, settings("team-a"), nil) {
+			t.Error("got it slow after its end")
+		}
+	})
 }
