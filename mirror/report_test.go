@@ -196,6 +196,23 @@ func TestFanOutVisitsWhatIsKnown(t *testing.T) {
 	}
 }
 
+// TestFanOutForgetsWhatExcludes: a rule that excludes nothing any more is reported
+// until then, and no longer.
+func TestFanOutForgetsWhatExcludes(t *testing.T) {
+	src := source()
+	c := stillController(t, src)
+	n := c.records.lock("settings")
+	status := n.status(plan.KeyOf(src))
+	status.excluded = []plan.Exclusion{plan.ExcludedByOptOut}
+	n.unlock()
+	c.fanOut("settings")
+	n = c.records.lock("settings")
+	defer n.unlock()
+	if len(status.excluded) > 0 {
+		t.Errorf("got %v known, want it found anew", status.excluded)
+	}
+}
+
 // TestReportOfARunningFanOut: it waits for the end, or it would count a part of the
 // targets.
 func TestReportOfARunningFanOut(t *testing.T) {
