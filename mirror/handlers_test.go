@@ -310,7 +310,7 @@ func TestNamespaceAddsItsRule(t *testing.T) {
 // TestDeletedNamespaceIsNoLongerSlow: its end is an event, too.
 func TestDeletedNamespaceIsNoLongerSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, []runtime.Object{plantest.Namespace("team-a")}, func(*Options) {})
+		s := byHand(t, []runtime.Object{plantest.Namespace("team-a")}, func(*Options) {})
 		c := s.controller
 		defer c.stopReporting()
 		defer c.stopWriting()

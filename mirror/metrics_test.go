@@ -143,7 +143,7 @@ func TestSourcesAreCounted(t *testing.T) {
 // process that leads.
 func TestStandbyCountsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, append(teams(1, "team-"), source()), func(*Options) {})
+		s := byHand(t, append(teams(1, "team-"), source()), func(*Options) {})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- s.controller.Run(ctx, Leadership{Begun: make(chan context.Context)}) }()
@@ -162,7 +162,7 @@ func TestStandbyCountsNothing(t *testing.T) {
 
 // TestAnsweredWritesAreCounted, and no others: nobody knows what has become of those.
 func TestAnsweredWritesAreCounted(t *testing.T) {
-	s := newScene(t, nil, func(*Options) {})
+	s := byHand(t, nil, func(*Options) {})
 	t.Cleanup(s.controller.stopWriting)
 	for result, err := range map[string]error{
 		"success":  nil,
@@ -185,7 +185,7 @@ func TestAnsweredWritesAreCounted(t *testing.T) {
 // TestLinesOfALeader: an operator sees when it begins and that it has ended.
 func TestLinesOfALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, nil, func(o *Options) { o.AllNamespaces = true })
+		s := byHand(t, nil, func(o *Options) { o.AllNamespaces = true })
 		stop := s.start()
 		s.wantLogged(`INFO Mirroring instance="default" namespacePrefixes=["team-"] allNamespaces=true`)
 		stop()
@@ -196,7 +196,7 @@ func TestLinesOfALeader(t *testing.T) {
 // TestBucketsReachFarEnough: from where a copy takes a moment to where only a retry
 // helps.
 func TestBucketsReachFarEnough(t *testing.T) {
-	s := newScene(t, nil, func(*Options) {})
+	s := byHand(t, nil, func(*Options) {})
 	t.Cleanup(s.controller.stopWriting)
 	families, err := s.registry.Gather()
 	s.check(err)

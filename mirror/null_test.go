@@ -71,7 +71,6 @@ var greenScenes = map[string]map[string]string{
 		"TestC35StopBeforeTheCachesAreFilled": "nothing can be written before",
 		"TestC55NoTargetsIsNotRepeated":       "there is nothing to write",
 		"TestC67ResultInAFormerNamespace":     "it ends a call by hand",
-		"TestPropagationIsObserved":           "it reports by hand",
 		"TestReportOfARunningFanOut":          "it reports by hand",
 	},
 	"reports": {
@@ -84,7 +83,6 @@ var greenScenes = map[string]map[string]string{
 		"TestC55NoTargetsIsNotRepeated":       "it is about what a start finds",
 		"TestC65SourcesGoneBeforeATakeover":   "it is about what a takeover finds",
 		"TestC67ResultInAFormerNamespace":     "it ends a call by hand",
-		"TestPropagationIsObserved":           "it reports by hand",
 		"TestReportOfARunningFanOut":          "it reports by hand",
 		"TestReportWaitsForTheFirstFanOut":    "it is about what a takeover finds",
 	},

@@ -207,7 +207,7 @@ func TestWhatACallShows(t *testing.T) {
 		"the namespace has no answer": {edited, true, context.DeadlineExceeded, false, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t, []runtime.Object{src, tc.have, plantest.Namespace("team-a")}, func(*Options) {})
+			s := byHand(t, []runtime.Object{src, tc.have, plantest.Namespace("team-a")}, func(*Options) {})
 			t.Cleanup(s.controller.stopWriting)
 			s.refuse(on(tc.refusal, updates))
 			x := &attempt{}
@@ -255,7 +255,7 @@ func TestUnneededReads(t *testing.T) {
 	src := source()
 	edited := copyOf(src, "team-a", data("edited"))
 	left := plantest.Copy(teamRules(), plantest.Source("platform", "left"), "team-a")
-	s := newScene(t, []runtime.Object{src, edited, left, plantest.Namespace("team-a")}, func(*Options) {})
+	s := byHand(t, []runtime.Object{src, edited, left, plantest.Namespace("team-a")}, func(*Options) {})
 	c := s.controller
 	t.Cleanup(c.stopWriting)
 	c.cache.Start(t.Context())
@@ -289,7 +289,7 @@ func TestOrdinaryWorkerWaitsForNoRead(t *testing.T) {
 	}{"ordinary": {slow.Ordinary, 0}, "slow": {slow.Whole, 10 * time.Second}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newScene(t, []runtime.Object{copyOf(source(), "team-a"), plantest.Namespace("team-a")}, func(*Options) {})
+				s := byHand(t, []runtime.Object{copyOf(source(), "team-a"), plantest.Namespace("team-a")}, func(*Options) {})
 				c := s.controller
 				defer c.stopReporting()
 				t.Cleanup(c.stopWriting)
@@ -351,7 +351,7 @@ func TestLogOfAChange(t *testing.T) {
 
 // TestNothingToDoIsAReconcile, too, that ends.
 func TestNothingToDoIsAReconcile(t *testing.T) {
-	s := newScene(t, nil, func(*Options) {})
+	s := byHand(t, nil, func(*Options) {})
 	t.Cleanup(s.controller.stopWriting)
 	s.controller.reconciler.reconcile(t.Context(), t.Context(), settings("team-a"), slow.Ordinary)
 	if got := s.metric("controller_runtime_active_workers", "mirror"); got != 0 {

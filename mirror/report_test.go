@@ -110,7 +110,7 @@ func TestPropagationIsObserved(t *testing.T) {
 		"no target had to be written": {s, -s, 0, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sc := newScene(t, nil, func(*Options) {})
+			sc := byHand(t, nil, func(*Options) {})
 			t.Cleanup(sc.controller.stopWriting)
 			n := sc.controller.records.lock("settings")
 			defer n.unlock()
@@ -135,7 +135,7 @@ func TestPropagationIsObserved(t *testing.T) {
 
 // TestNoPropagationOfASourceThatIsGone: its last change has not reached all targets.
 func TestNoPropagationOfASourceThatIsGone(t *testing.T) {
-	sc := newScene(t, nil, func(*Options) {})
+	sc := byHand(t, nil, func(*Options) {})
 	t.Cleanup(sc.controller.stopWriting)
 	n := sc.controller.records.lock("settings")
 	defer n.unlock()

@@ -165,8 +165,22 @@ func inSceneWith(objects []runtime.Object, edit func(*Options), f func(*testing.
 	}
 }
 
-// newScene returns a scene whose controller does not run yet.
+// newScene returns a scene whose controller does not run yet. It may be a null
+// controller.
 func newScene(t *testing.T, objects []runtime.Object, edit func(*Options)) scene {
+	t.Helper()
+	s := byHand(t, objects, edit)
+	if lacks := nullControllers[lacking]; lacks != nil {
+		lacks(s.controller)
+		if lacking != "reports" {
+			printColor(t)
+		}
+	}
+	return s
+}
+
+// byHand is newScene for a test that calls the parts of the controller itself.
+func byHand(t *testing.T, objects []runtime.Object, edit func(*Options)) scene {
 	t.Helper()
 	server := apitest.NewServer(append(slices.Clip(objects), plantest.Namespace("platform"))...)
 	o := teamOptions()
@@ -176,12 +190,6 @@ func newScene(t *testing.T, objects []runtime.Object, edit func(*Options)) scene
 	c, err := New(server, d, o)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if lacks := nullControllers[lacking]; lacks != nil {
-		lacks(c)
-		if lacking != "reports" {
-			printColor(t)
-		}
 	}
 	registry := metrics.NewKubeRegistry()
 	c.RegisterMetrics(registry)
