@@ -170,15 +170,17 @@ func TestAnsweredWritesAreCounted(t *testing.T) {
 		"rejected": rejected("quota"),
 		"none":     errAway,
 	} {
-		s.controller.metrics.countWrite(plan.OpUpdate, err)
-		want := 1.0
-		if result == "none" {
-			result = "error"
-			want = 0
-		}
-		if got := s.metric("mirror_writes_total", "update", result); got != want {
-			t.Errorf("got %v updates with the result %s, want %v", got, result, want)
-		}
+		t.Run(result, func(t *testing.T) {
+			s.controller.metrics.countWrite(plan.OpUpdate, err)
+			want := 1.0
+			if result == "none" {
+				result = "error"
+				want = 0
+			}
+			if got := s.metric("mirror_writes_total", "update", result); got != want {
+				t.Errorf("got %v updates with the result %s, want %v", got, result, want)
+			}
+		})
 	}
 }
 

@@ -370,8 +370,10 @@ func TestLastWriteElsewhere(t *testing.T) {
 		w.add(namespace, at(i))
 	}
 	for namespace, want := range map[string]time.Time{"a": at(4), "b": at(4), "c": at(2)} {
-		if got := w.elsewhere(namespace); !got.Equal(want) {
-			t.Errorf("got the last write elsewhere than in %s at %v, want %v", namespace, got, want)
-		}
+		t.Run(namespace, func(t *testing.T) {
+			if got := w.elsewhere(namespace); !got.Equal(want) {
+				t.Errorf("got the last write elsewhere than in %s at %v, want %v", namespace, got, want)
+			}
+		})
 	}
 }
