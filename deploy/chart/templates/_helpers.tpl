@@ -209,11 +209,12 @@ a list of the root context and the name of the file. The policies of each releas
 {{- end }}
 
 {{/*
-A file of alerts, with links if the docs are hosted somewhere: takes a list of the root context and the name of the file.
+A file of alerts, whose commands have the mirror label, with links if the docs are hosted somewhere: takes a list of the root context and the name of the file.
 */}}
 {{- define "mirror-controller.alerts" -}}
 {{- $root := index . 0 }}
-{{- $alerts := $root.Files.Get (printf "files/%s" (index . 1)) | fromYaml }}
+{{- $label := printf "-l %s=" $root.Values.mirrorLabel }}
+{{- $alerts := $root.Files.Get (printf "files/%s" (index . 1)) | replace "-l mirror=" $label | fromYaml }}
 {{- with $base := $root.Values.prometheusRule.runbookBaseURL }}
 {{- range $rule := first $alerts.spec.groups | dig "rules" list }}
 {{- $_ := set $rule.annotations "runbook_url" (printf "%stroubleshooting.md#%s" $base (lower $rule.alert)) }}
