@@ -32,7 +32,7 @@ type api struct {
 
 	mu      sync.Mutex
 	objects []metav1.Object
-	refused []string // the resources that the user may not see, each maybe with "verb "
+	refused []string // the resources that the user may not see, each maybe with "verb ", or "no " if nobody has it
 	fault   int      // the status of each answer, or cut; 0: there is no fault
 	http2   bool     // it speaks HTTP/2 when it starts again
 	faults  counter  // requests that were answered with it, or refused
@@ -117,6 +117,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	isRefused := slices.Contains(a.refused, q.Resource) || slices.Contains(a.refused, q.Verb+" "+q.Resource)
 	switch {
+	case slices.Contains(a.refused, "no "+q.Resource):
+		w.WriteHeader(http.StatusNotFound)
 	case err != nil:
 		w.WriteHeader(http.StatusBadRequest)
 	case a.fault == cut:

@@ -72,9 +72,14 @@ type action func(ctx context.Context, s *session, keys []types.NamespacedName) e
 // command completes cmd, which is about the ConfigMaps that its arguments name.
 // It adds the flags of the settings and of the output, and has cmd run the
 // action with what these flags ask for. A command about the whole cluster takes
-// no --namespace, and needs settings that are certain.
+// no --namespace, and needs settings that are certain; the help of the others
+// shows only the flags that reports go by.
 func (c *cli) command(cmd *cobra.Command, wholeCluster bool, run action) *cobra.Command {
 	flags := newSettingsFlags()
+	for _, name := range decidingFlags {
+		isOfReports := name == "mirror-label" || name == "instance"
+		flags.Lookup(name).Hidden = !wholeCluster && !isOfReports
+	}
 	cmd.Flags().AddFlagSet(flags.FlagSet)
 	format := cmd.Flags().StringP("output", "o", outputFormats[0],
 		"Output format, one of: "+strings.Join(outputFormats, ", ")+".")
@@ -98,6 +103,7 @@ func (c *cli) command(cmd *cobra.Command, wholeCluster bool, run action) *cobra.
 			flags:        flags,
 			format:       *format,
 			wholeCluster: wholeCluster,
+			settings:     flags.alone,
 			said:         map[string]bool{},
 		}
 		return run(cmd.Context(), s, keys)
@@ -149,42 +155,57 @@ type session struct {
 	wholeCluster bool            // the command is about the whole cluster
 	said         map[string]bool // the lines that say has printed
 
-	// These are there once the session has begun.
-	*snapshot.Reader
-	settings *settings
+	settings *settings // by the flags alone, until the Deployment is seen
+
+	*snapshot.Reader // there once the session has begun
+
 	// stalled is a line that no controller runs; empty if one does, or if that is
-	// not known. led is when the leader took over, if there is one.
+	// not known. led is when the leader took over, if there is one. askForLeader
+	// sets both.
 	stalled string
 	led     time.Time
+	// sees is set once the user has seen whether a controller runs.
+	sees bool
 }
 
 // begin begins the session, or begins it anew: the controller may have changed.
 // A user who may not see the settings of the controller has those by the flags
-// alone, unless the command is about the whole cluster: there it would answer
-// wrongly.
+// alone, unless that would answer wrongly: the command is about the whole
+// cluster, or --controller has others. Whoever has seen them before is refused
+// for a moment.
 func (s *session) begin(ctx context.Context) error {
 	client, err := s.cli.client("")
 	if err != nil {
 		return err
 	}
-	s.settings, err = s.flags.find(ctx, client)
-	if apierrors.IsForbidden(err) && !s.wholeCluster {
-		s.settings = s.flags.alone
-	} else if err != nil {
+	found, err := s.flags.find(ctx, client)
+	needsIt := s.wholeCluster || *s.flags.controller != "" || s.settings.deployment != nil
+	switch {
+	case err == nil:
+		s.settings = found
+	case needsIt || !apierrors.IsForbidden(err):
 		return err
 	}
-	s.stalled, s.led, err = s.settings.stalled(ctx, client)
-	if err != nil && !apierrors.IsForbidden(err) {
-		s.stalled = "Cannot see whether a controller runs: " + brief(err)
-	}
-	s.say(s.stalled)
 	s.Reader = &snapshot.Reader{
-		Client:        client,
-		Rules:         plan.NewRules(&s.settings.Options.Options),
-		NothingIsPast: s.stalled != "",
-		Flags:         s.flags.given(),
+		Client: client,
+		Rules:  plan.NewRules(&s.settings.Options.Options),
+		Flags:  s.flags.given(),
 	}
 	return nil
+}
+
+// askForLeader asks whether a controller runs, and prints a line if none does.
+// It prints none if the user may not see that, or if the API server does not
+// know reviews. Whoever has seen it before is refused for a moment.
+func (s *session) askForLeader(ctx context.Context) {
+	var err error
+	s.stalled, s.led, err = s.settings.stalled(ctx, s.Client)
+	isUnseen := !s.sees && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err))
+	if err != nil && !isUnseen {
+		s.stalled = "Cannot see whether a controller runs: " + brief(err)
+	}
+	s.sees = s.sees || err == nil && s.settings.deployment != nil
+	s.say(s.stalled)
 }
 
 // say prints a line for the user on stderr, beside the answer on stdout. It

@@ -92,6 +92,9 @@ func (s *settings) stalled(
 		}
 	}
 	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+	if renewed.IsZero() { // a proxy leaves the managed fields out
+		renewed = record.RenewTime
+	}
 	term := max(time.Minute, time.Duration(record.LeaseDurationSeconds)*time.Second)
 	if record.HolderIdentity == "" || review.CreationTimestamp.Sub(renewed.Time) > term {
 		return fmt.Sprintf("No controller holds Lease %s/%s and renews it%s",
@@ -131,7 +134,7 @@ func newSettingsFlags() *settingsFlags {
 func (f *settingsFlags) given() (text string) {
 	f.VisitAll(func(flag *pflag.Flag) {
 		value := flag.Value.String()
-		if strings.ContainsAny(value, " !()*") {
+		if strings.ContainsAny(value, " !()*<>") {
 			value = "'" + value + "'"
 		}
 		if flag.Changed {
@@ -152,8 +155,13 @@ func (f *settingsFlags) nameTargets() bool {
 func (f *settingsFlags) find(
 	ctx context.Context, client kubernetes.Interface,
 ) (*settings, error) {
+	given := f.alone.Options.Options
+	given.AllNamespaces = given.AllNamespaces || !f.nameTargets() // those of the Deployment
+	if err := given.Validate(); err != nil {
+		return nil, err
+	}
 	if *f.controller == "" && f.nameTargets() {
-		return f.alone, f.alone.Options.Options.Validate()
+		return f.alone, nil
 	}
 	namespace, name, isNamed := strings.Cut(*f.controller, "/")
 	list, err := client.AppsV1().Deployments(namespace).List(ctx, ofControllers)
@@ -161,13 +169,17 @@ func (f *settingsFlags) find(
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("cannot find the controller: %w: the ClusterRole "+
 			"mirror-controller-viewer grants it; without it, status -n, wait and explain "+
-			"answer about one namespace", err)
+			"answer about one namespace, by --instance and --mirror-label instead of --controller",
+			err)
 	case err != nil:
 		return nil, err
 	}
 	isOther := func(d appsv1.Deployment) bool { return isNamed && d.Name != name }
 	deployments := slices.DeleteFunc(list.Items, isOther)
 	switch {
+	case len(deployments) == 0 && *f.controller != "":
+		return nil, fmt.Errorf("--controller=%q: no such Deployment has the label %s: "+
+			"kubectl get deployments -A -l %[2]s", *f.controller, ofControllers.LabelSelector)
 	case len(deployments) == 0:
 		return nil, errors.New("cannot find the controller: no Deployment has the label " +
 			ofControllers.LabelSelector + ": before an installation, ask kubectl mirror plan " +

@@ -76,7 +76,7 @@ func newStatus(c *cli) *cobra.Command {
 		}
 		if *problems {
 			sources = slices.DeleteFunc(sources, isWell)
-			s.print(&troubles{statuses{Sources: sources}})
+			s.print(&troubles{statuses{Sources: sources}, s.stalled != ""})
 			if s.stalled != "" && len(sources) == 0 {
 				return exitNo // no controller would report a problem
 			}
@@ -111,6 +111,7 @@ func (s *session) sources(
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
+	s.askForLeader(ctx)
 	all := []*snapshot.Source{} // JSON has [], not null
 	for _, key := range keys {
 		found, err := s.Sources(ctx, key)
@@ -207,12 +208,16 @@ func (a *statuses) table(w io.Writer) {
 }
 
 // troubles is the answer of status --problems: the sources with problems.
-type troubles struct{ statuses }
+type troubles struct {
+	statuses
+
+	stalled bool // no controller would report one
+}
 
 // table prints the warnings about each source or, if there is none, its status
 // and the reason of that.
 func (a *troubles) table(w io.Writer) {
-	if len(a.Sources) == 0 {
+	if len(a.Sources) == 0 && !a.stalled {
 		printLines(w, "No problems found.")
 	}
 	var rows [][]any

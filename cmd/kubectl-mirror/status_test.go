@@ -80,8 +80,8 @@ func installation(ago time.Duration) []metav1.Object {
 }
 
 // TestC70Status has a source in each status by what the controller has reported about it. An admin and a publisher,
-// who sees one namespace, have the same exit code and the same first line. C82: what another instance reports changes
-// nothing.
+// who sees one namespace, have the same exit code and the same first line, also if no controller runs. C82: what
+// another instance reports changes nothing.
 func TestC70Status(t *testing.T) {
 	type row struct {
 		title   string
@@ -181,6 +181,15 @@ func answersTo(t *testing.T, title string, objects []metav1.Object) string {
 		t.Errorf("%s: a publisher has %v, wait %v and %q, an admin %v, %v and %q",
 			title, ofPublisher, waitOfPublisher, line, code, waitCode, first)
 	}
+	still := newAPI(t, append(installation(2*time.Minute), objects...)...)
+	for _, command := range []string{"status settings -n platform", "status -n platform"} {
+		code, out, _ := publisher.run(t, command)
+		codeOfStill, outOfStill, _ := still.run(t, command)
+		if codeOfStill != code || outOfStill != out {
+			t.Errorf("%s: %s of an admin beside a controller that stands still: got %v and %q, want %v and %q",
+				title, command, codeOfStill, outOfStill, code, out)
+		}
+	}
 	return fmt.Sprintf("%s%s%v; wait %s, %v\n", stdout, stderr, code, ends, waitCode)
 }
 
@@ -225,6 +234,8 @@ func TestStatusOfMany(t *testing.T) {
 		{a, "wait well mixed -n platform --ignore-blocked --timeout=10m"},
 		{narrow, "status -A --mirror-label=mirror"},
 		{narrow, "status platform/gone"},
+		{narrow, "status platform/well --controller=mirror-system"},
+		{narrow, "status platform/changed --namespace-selector=tier<3"},
 		{empty, "status --all-namespaces"},
 		{empty, "status -n other --all-namespaces --problems"},
 		{empty, "status -n empty"},
@@ -257,31 +268,31 @@ func TestWaitAfterATakeover(t *testing.T) {
 	}
 }
 
-// TestNothingIsPastWithoutController: no controller runs, so copies are there still although their time has come.
-func TestNothingIsPastWithoutController(t *testing.T) {
+// TestProblemsWithoutController: no controller would report a problem, so the command does not say that there is none.
+// Only status and wait, which go by reports, print the line.
+func TestProblemsWithoutController(t *testing.T) {
 	gone := events("platform", "settings", "Expiring expiring=2 from="+past+" until="+past)
 	for title, tc := range map[string]struct {
-		ago       time.Duration
-		code      exitCode
-		has, line string
+		ago            time.Duration
+		code           exitCode
+		problems, line string
 	}{
-		"a leader":  {0, exitYes, "No problems found.", ""},
-		"no leader": {2 * time.Minute, exitNo, "Expiring", "No controller holds"},
+		"a leader":  {0, exitYes, "No problems found.\n", ""},
+		"no leader": {2 * time.Minute, exitNo, "", "No controller holds"},
 	} {
 		t.Run(title, func(t *testing.T) {
-			a := newAPI(t, append(installation(tc.ago), gone...)...)
+			a := newAPI(t, append(installation(tc.ago), append(gone, plantest.Namespace("team-a"))...)...)
 			code, stdout, stderr := a.run(t, "status -A --problems")
-			if code != tc.code || !strings.Contains(stdout, tc.has) || !strings.HasPrefix(stderr, tc.line) {
-				t.Errorf("got %v, %q and %q, want %v, %q and %q", code, stdout, stderr, tc.code, tc.has, tc.line)
+			if code != tc.code || stdout != tc.problems || !strings.HasPrefix(stderr, tc.line) {
+				t.Errorf("got %v, %q and %q, want %v, %q and %q", code, stdout, stderr, tc.code, tc.problems, tc.line)
+			}
+			for _, command := range []string{"plan", "explain platform/settings", "purge", "check"} {
+				if _, _, stderr := a.run(t, command); stderr != "" {
+					t.Errorf("%s: got %q on stderr, want nothing", command, stderr)
+				}
 			}
 		})
 	}
-	t.Run("no leader, and no source", func(t *testing.T) {
-		a := newAPI(t, installation(2*time.Minute)...)
-		if code, _, _ := a.run(t, "status -A --problems"); code != exitNo {
-			t.Errorf("got %v, want 1: no controller would report a problem", code)
-		}
-	})
 }
 
 // TestWaitAsksForTheSettingsAgain: an API server that starts refuses the Deployments for a moment. The command would
@@ -317,6 +328,12 @@ func TestStatusWithoutController(t *testing.T) {
 	single.Status.ReadyReplicas = 1
 	released := installation(0)
 	released[1].(*coordinationv1.Lease).Spec.HolderIdentity = nil
+	stripped := installation(0)
+	stripped[1].SetManagedFields(nil)
+	now := metav1.NowMicro()
+	stripped[1].(*coordinationv1.Lease).Spec.RenewTime = &now
+	before := installation(0) // its time is an hour old
+	before[1].SetManagedFields(nil)
 	patient := installation(2 * time.Minute)
 	patient[1].(*coordinationv1.Lease).Spec.LeaseDurationSeconds = new(int32(180))
 	for _, tc := range []struct {
@@ -330,6 +347,9 @@ func TestStatusWithoutController(t *testing.T) {
 		{"a Lease that was given back", released, nil, "No controller holds Lease mirror-system/mirror-controller"},
 		{"no Lease", installation(0)[:1], nil, "No controller holds Lease mirror-system/mirror-controller"},
 		{"who may not see the Lease", installation(2 * time.Minute), []string{"leases"}, ""},
+		{"no reviews", installation(2 * time.Minute), []string{"no selfsubjectreviews"}, ""},
+		{"a leader, through a proxy", stripped, nil, ""},
+		{"no leader, through a proxy", before, nil, "No controller holds Lease mirror-system/mirror-controller"},
 		{"a Lease of three minutes", patient, nil, ""},
 		{"no election", []metav1.Object{single}, nil, ""},
 		{"no election, and no replica", []metav1.Object{deploymentOf("single", "--namespace-prefix=team-")}, nil,

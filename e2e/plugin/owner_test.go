@@ -172,8 +172,8 @@ func TestC70States(t *testing.T) {
 	w.Stop(p)
 	p = w.Start("--deletion-grace=1s")
 	w.WaitGone("rejected", a, b, c)
-	w.bothUntil(1, "status platform/rejected", "platform/rejected: Gone\nit is no source any more: its copies have been "+
-		"deleted since", "!Expiring: ")
+	w.bothUntil(1, "status platform/rejected", "platform/rejected: Gone\nit is no source any more: its copies in scope "+
+		"were to be deleted by ", "!Expiring: ")
 	w.both(1, "wait platform/rejected", "platform/rejected: Gone\n")
 	w.arrives("33 synced", a, b, c)
 	w.Stop(p)

@@ -100,9 +100,9 @@ func (r *reports) counts(e *corev1.Event) bool {
 // announces. It is for sources that are gone: no report follows on these. Of
 // another source the next report ends the event, so that it is shown as long as
 // deletions are late.
-func (r *Reader) isPast(e *corev1.Event) bool {
+func isPast(e *corev1.Event) bool {
 	until, err := time.Parse(time.RFC3339, e.Annotations[plan.EventUntil])
-	return err == nil && until.Before(time.Now()) && !r.NothingIsPast
+	return err == nil && until.Before(time.Now())
 }
 
 // Sources returns how the sources stand that a key names, by what controllers
@@ -134,8 +134,8 @@ func (r *Reader) Sources(ctx context.Context, key types.NamespacedName) (all []*
 		listOptions(isSource, key.Name), add)
 	for source, about := range reported { // those that are left are gone
 		e := about.newest[plan.ReasonExpiring]
-		if e != nil && !about.isOver(e) && (key.Name != "" || !r.isPast(e)) {
-			all = append(all, r.goneSource(source, e))
+		if e != nil && !about.isOver(e) && (key.Name != "" || !isPast(e)) {
+			all = append(all, goneSource(source, e))
 		}
 	}
 	slices.SortFunc(all, func(a, b *Source) int { return compareKeys(a.Key(), b.Key()) })
@@ -186,11 +186,12 @@ func (r *Reader) sourceOf(key types.NamespacedName, version string, about *repor
 }
 
 // goneSource returns how a source stands that is gone, by an Expiring.
-func (r *Reader) goneSource(key types.NamespacedName, e *corev1.Event) *Source {
+func goneSource(key types.NamespacedName, e *corev1.Event) *Source {
 	s := newSource(key)
 	s.Status = Gone
-	if r.isPast(e) {
-		s.Note = "it is no source any more: its copies have been deleted since"
+	if isPast(e) {
+		s.Note = "it is no source any more: its copies in scope were to be deleted by " +
+			e.Annotations[plan.EventUntil]
 		return s
 	}
 	s.Note = "it is no source any more: its copies in scope are deleted at the end of the grace"

@@ -30,9 +30,6 @@ import (
 type Reader struct {
 	Client kubernetes.Interface
 	Rules  *plan.Rules // of the controller
-	// NothingIsPast is set if no controller runs: copies whose time has come may
-	// be there still.
-	NothingIsPast bool
 	// Flags are those that the user has given, each after a blank: a command that
 	// a note advises needs them, too.
 	Flags string
