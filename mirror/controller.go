@@ -95,7 +95,7 @@ func newNameQueue(name string) workqueue.TypedDelayingInterface[string] {
 
 // RegisterMetrics registers the metrics of the controller, before it runs. It
 // panics if the registry has one of them. Gauges of sources and copies are zero
-// before the controller leads.
+// before the controller leads, and from its stop on.
 func (c *Controller) RegisterMetrics(registry metrics.KubeRegistry) {
 	c.metrics.register(registry, c.opts.ConcurrentWrites)
 	c.registerGauges(registry)

@@ -55,7 +55,8 @@ func (h *handlers) configMapUpdated(old, new *corev1.ConfigMap) {
 		return
 	}
 	isSource := h.rules.AsksToBeMirrored(new)
-	if old.ResourceVersion == new.ResourceVersion {
+	// After a restore of etcd another object may have the same resourceVersion.
+	if old.UID == new.UID && old.ResourceVersion == new.ResourceVersion {
 		if isSource { // a relist: an object that came and went since the last one has no event
 			h.queues.sources.Add(new.Name)
 		}

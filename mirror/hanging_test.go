@@ -351,6 +351,28 @@ func TestC81SlowForEverybody(t *testing.T) {
 	}
 }
 
+// TestC81HangBesideSlow: beside namespaces that hang, the second edit of the others takes no longer than alone, although
+// each write takes seconds.
+func TestC81HangBesideSlow(t *testing.T) {
+	const targets, writes = 64, 32
+	objects := append(teams(targets, "team-good-"), teams(targets, "team-bad-")...)
+	for _, takes := range []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second} {
+		t.Run(takes.String(), inSceneWith(objects, func(o *Options) { o.ConcurrentWrites = writes }, func(t *testing.T, s scene) {
+			s.slowDown(takes)
+			edit := func(content string, limit time.Duration) {
+				s.write(source(data(content)))
+				s.within(limit, content, func() bool { return s.countCopies("team-good-", content) == targets })
+				time.Sleep(5 * time.Minute)
+			}
+			edit("first", time.Hour) // this one learns how long a write takes
+			s.hang(func(c apitest.Call) bool { return c.IsWrite() && strings.HasPrefix(c.Namespace, "team-bad-") })
+			edit("second", time.Hour) // and this one which namespaces hang
+			edit("third", takes*targets/writes*3/2)
+			s.hang(on(false))
+		}))
+	}
+}
+
 // TestC81SlowLater: where writes become slow for everybody, the second fan-out after that takes at most one and a half
 // times as long as that many plain writers do, although live reads of foreign objects are quick.
 func TestC81SlowLater(t *testing.T) {

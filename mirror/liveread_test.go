@@ -192,6 +192,29 @@ func TestC53RollingExpiry(t *testing.T) {
 	})(t)
 }
 
+// TestReadsOutOfPhase has answers about a source and a namespace that are never young enough together: a claim is acted
+// upon all the same.
+func TestReadsOutOfPhase(t *testing.T) {
+	inScene(teams(1, "team-"), func(t *testing.T, s scene) {
+		s.write(source())
+		time.Sleep(time.Minute)
+		s.delay(func(c apitest.Call) time.Duration {
+			switch {
+			case c.Verb == "get" && c.Resource == "configmaps":
+				return 6 * time.Second
+			case c.Verb == "get":
+				return 12 * time.Second
+			}
+			return 0
+		})
+		s.edit("platform", selector("a=b"))
+		time.Sleep(30 * time.Second)
+		s.edit("platform", selector(""), data("new"))
+		s.within(2*time.Minute, "the copy", func() bool { return s.countCopies("team-", "new") == 1 })
+		s.delay(on(time.Duration(0), anyCall))
+	})(t)
+}
+
 // TestC66ClaimDuringACall: a claim that comes and goes while the read before a deletion, or the delete itself, is on
 // its way ends the grace.
 func TestC66ClaimDuringACall(t *testing.T) {

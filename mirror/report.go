@@ -72,7 +72,8 @@ func (r *reporter) queueIfDue(n *nameRecords, k key, s *report.Summary, now time
 		r.due.add(k)
 	} else if s.Source == nil && s.Counts == (plan.Counts{}) {
 		wait = status.sent.QuietIn(now) // messages keep their spacing
-		if wait <= 0 {
+		hasJustCome := status.changeAt.After(n.fanOutAt) // and a fan-out will show that
+		if wait <= 0 && !hasJustCome {
 			n.forget(k)
 		}
 	}
@@ -97,7 +98,7 @@ func (s *sourceStatus) hasSeen() bool { return s.sent.UID() != "" }
 // excluded returns what keeps a source without targets from all namespaces. It
 // looks at these once after each fan-out. Events about namespaces add to that.
 func (r *reporter) excluded(s *plan.Source, status *sourceStatus) []plan.Exclusion {
-	if s == nil || !status.counts.IsWithoutTargets() {
+	if s == nil || s.OutOfScope || !status.counts.IsWithoutTargets() {
 		return nil
 	}
 	if status.excluded == nil {

@@ -92,6 +92,28 @@ func TestWhichCopiesAreReportedToExpire(t *testing.T) {
 	}
 }
 
+// TestPropagationOfASecondSource: a report that comes between the creation of a second source of a name and the fan-out
+// that meets it does not lose the time of that change.
+func TestPropagationOfASecondSource(t *testing.T) {
+	objects := []runtime.Object{plantest.Namespace("platform-b"), plantest.Namespace("team-a"), plantest.Namespace("team-b"),
+		source(prefixes("team-a"))}
+	inScene(objects, func(t *testing.T, s scene) {
+		s.slowDown(5 * time.Millisecond)
+		time.Sleep(time.Minute)
+		before := s.metric("mirror_propagation_seconds")
+		s.optOut("team-a") // so a report is due in 100 ms
+		time.Sleep(20 * time.Millisecond)
+		s.edit("platform", plantest.Label("a", "b")) // a fan-out, and the next one has to wait
+		time.Sleep(30 * time.Millisecond)
+		s.write(sourceIn("platform-b", prefixes("team-b")))
+		time.Sleep(time.Minute)
+		s.wantCopies(1, "team-b", "value")
+		if got := s.metric("mirror_propagation_seconds") - before; got != 1 {
+			s.t.Errorf("got %v observations, want 1", got)
+		}
+	})(t)
+}
+
 // TestPropagationIsObserved is the table of the changes of a source whose time to
 // the last copy is observed, once.
 func TestPropagationIsObserved(t *testing.T) {

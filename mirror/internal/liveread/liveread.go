@@ -34,6 +34,9 @@ const (
 	// concurrent bounds the reads of sources in flight, and those of other
 	// ConfigMaps, of up to 1.5 MiB each.
 	concurrent = 4
+	// maxSteps bounds the reads and waits of one call of Premise. It needs two,
+	// unless an answer is too old when the other one comes.
+	maxSteps = 8
 	// soonest and latest bound the pause before a caller asks again that does
 	// not wait for the read of another one.
 	soonest = 10 * time.Millisecond
@@ -119,7 +122,7 @@ func (r *Reader) Premise(ctx context.Context, call Call, source types.Namespaced
 	if namespace != "" {
 		needed = append(needed, subject{Namespace: namespace})
 	}
-	for { // two steps do, unless an answer is too old when the other one comes
+	for range maxSteps {
 		next := r.next(needed, notBefore, mayWait)
 		switch {
 		case next.retryAfter > 0:
@@ -135,6 +138,7 @@ func (r *Reader) Premise(ctx context.Context, call Call, source types.Namespaced
 			return a, 0, err
 		}
 	}
+	return a, soonest, nil
 }
 
 // next returns what to do next about the subjects that are needed. Those that

@@ -12,6 +12,11 @@ const (
 	// minLimit is the least limit. With 250 ms, 5,000 namespaces that hang hold
 	// up a first contact for a minute.
 	minLimit = 100 * time.Millisecond
+	// From longLimit on the limit grows as longFactor times the average. Eight
+	// times ten seconds, which a webhook takes that is down and ignored, would
+	// hold a worker for the whole timeout at each namespace that hangs.
+	longLimit  = 8 * time.Second
+	longFactor = 2
 	// weight is the weight of one call in the moving average.
 	weight = 0.2
 	// shownWithin is how soon after a cut the watch must show that the API
@@ -29,8 +34,8 @@ const (
 type ordinary struct {
 	average  time.Duration // of writes that succeeded
 	answered time.Time     // when a call was last answered, be it a read or a write
-	written  bool          // a write was answered
-	cuts     int           // since the last one was, of writes where the one before was quick
+	written  time.Time     // when a write was last answered
+	cuts     int           // since then, of writes where the one before was quick
 	cutsFrom time.Time     // when the first of them was
 
 	lastStall stall
@@ -55,7 +60,7 @@ type lastWrite struct {
 
 // limit returns how long a call may take.
 func (o *ordinary) limit() time.Duration {
-	return max(minLimit, limitFactor*o.average)
+	return max(minLimit, min(limitFactor*o.average, longLimit), longFactor*o.average)
 }
 
 // answer records that a call was answered just now.
@@ -72,10 +77,10 @@ func (o *ordinary) answer() {
 func (q *Queue) learn(c *call, err error) {
 	took := time.Since(c.began)
 	if c.pace == Ordinary && q.isAnswer(err) {
-		q.ordinary.written = true
+		q.ordinary.written = time.Now()
 		q.ordinary.cuts = 0
 	}
-	if err == nil && q.ordinary.represents(c) {
+	if err == nil && q.ordinary.represents(c, took) {
 		average := weight*float64(took) + (1-weight)*float64(q.ordinary.average)
 		q.ordinary.average = time.Duration(average)
 	}
@@ -95,12 +100,17 @@ func (q *Queue) learn(c *call, err error) {
 }
 
 // represents reports whether a write that succeeded shows how long ordinary
-// writes take. In a slow namespace it does so only if the API server is slow for
-// everybody: no ordinary write was ever answered, or many were cut since one was.
-// Else namespaces whose writes succeed after five seconds would pass for ordinary
-// ones.
-func (o *ordinary) represents(c *call) bool {
-	return c.pace == Ordinary || !o.written || o.cuts >= manyCuts
+// writes take. In a slow namespace it does so only if no ordinary write was
+// answered meanwhile, and either the API server is slow for everybody, or the
+// write took not much longer than ordinary ones. Else namespaces whose writes
+// succeed after five seconds would pass for ordinary ones.
+func (o *ordinary) represents(c *call, took time.Duration) bool {
+	if c.pace == Ordinary {
+		return true
+	}
+	isSlowForAll := o.written.IsZero() || o.cuts >= manyCuts
+	isModerate := took < growthFactor*o.limit()
+	return o.written.Before(c.began) && (isSlowForAll || isModerate)
 }
 
 // tookLong records that a write took too long, which makes its namespace slow

@@ -31,10 +31,6 @@ import (
 // and how many at the pace Whole. The API server has few seats for one account.
 const Workers = 8
 
-// hanging is how long the last write took in a namespace that counts as one that
-// hangs.
-const hanging = 8 * time.Second
-
 // Queue holds the slow namespaces, by UID, and times all calls. A worker takes
 // the turn of a namespace, which is one of its targets:
 //
@@ -170,7 +166,7 @@ func (q *Queue) isOrdinary(n *namespace) bool { return n.took > 0 && !q.isSlow(n
 // add adds a namespace to those that wait for a turn. Namespaces that hang go
 // last: their turns are the longest.
 func (q *Queue) add(uid types.UID, n *namespace) {
-	if n.took < hanging {
+	if n.took < longLimit {
 		q.AddFirst(uid)
 	} else {
 		q.Add(uid)

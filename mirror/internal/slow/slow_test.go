@@ -185,6 +185,8 @@ func TestAverage(t *testing.T) {
 			_, _ = q.write("b", slow.Whole, 300*ms, nil) // not beyond the bound
 		}, limit},
 		"slow writes after an ordinary call": {func(q calls) { q.slowAfterOrdinary(5 * time.Second) }, limit},
+		"writes of more than four limits":    {func(q calls) { q.slowAfterOrdinary(410 * ms) }, limit},
+		"writes of less than four limits":    {func(q calls) { q.slowAfterOrdinary(390 * ms) }, 1740 * ms},
 		"slow writes after one, and many that were quick are cut": {func(q calls) {
 			q.cuts(32)
 			_ = q.Read(context.Background(), "c", slow.Ordinary, takes(ms, nil)) // does not count
@@ -203,9 +205,9 @@ func TestAverage(t *testing.T) {
 			_, _ = q.write("b", slow.Whole, 500*ms, nil)
 		}, 4 * time.Second},
 		"slow writes of two seconds": {func(q calls) { _, _ = q.write("b", slow.Whole, 2*time.Second, nil) },
-			16 * time.Second},
+			8 * time.Second},
 		"slow writes of ten seconds": {func(q calls) { _, _ = q.write("b", slow.Whole, 10*time.Second, nil) },
-			80 * time.Second},
+			20 * time.Second},
 		"writes in a namespace that is deleted meanwhile": {func(q calls) {
 			_, _ = q.write("c", slow.Ordinary, 50*ms, nil)
 			time.Sleep(ms)
