@@ -519,3 +519,50 @@ func TestExpiringIsDue(t *testing.T) {
 		})
 	}
 }
+
+// TestSoonestWait: of two messages that wait, the one that is due first counts.
+func TestSoonestWait(t *testing.T) {
+	later := summaryOf(source(version("8")), targets{plan.StateSynced: {"a"}, plan.StateForeign: {"c"}})
+	for name, tc := range map[string]struct{ foreign, mirrored time.Duration }{
+		"the first of them": {0, 3 * time.Second},
+		"the last of them":  {3 * time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReporter()
+			for _, m := range summaryOf(source(), targets{plan.StateSynced: {"a"}, plan.StateForeign: {"b"}}).Messages(r.now) {
+				at := tc.mirrored
+				if m.Reason == plan.ReasonForeign {
+					at = tc.foreign
+				}
+				r.Record(&m, r.now.Add(at))
+			}
+			now := r.now.Add(5 * time.Second)
+			if next, wait := r.Next(later.Messages(now), now); next != nil || wait != 5*time.Second {
+				t.Errorf("got %v, and a wait of %v, want 5s", next, wait)
+			}
+		})
+	}
+}
+
+// TestNewestOfTwoWarningsThatAreOver: Mirrored was sent between them, and is due again.
+func TestNewestOfTwoWarningsThatAreOver(t *testing.T) {
+	calm := targets{plan.StateSynced: {"a"}}
+	for range 20 { // the order of a map is random
+		r := newReporter()
+		for _, at := range []targets{{plan.StatePending: {"a"}, plan.StateForeign: {"b"}}, calm} {
+			r.send(report.Spacing, summaryOf(source(), at))
+		}
+		both := targets{plan.StatePending: {"a"}, plan.StateForeign: {"b"}, plan.StateFight: {"c"}}
+		r.now = r.now.Add(report.Spacing)
+		for _, m := range summaryOf(source(), both).Messages(r.now) {
+			at := r.now
+			if m.Reason == plan.ReasonForeign {
+				at = r.now.Add(-3 * report.Spacing)
+			}
+			r.Record(&m, at)
+		}
+		if again := r.send(report.Spacing, summaryOf(source(), calm)); len(again) != 1 {
+			t.Fatalf("got %q, want Mirrored again", again)
+		}
+	}
+}
