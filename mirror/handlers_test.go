@@ -79,6 +79,7 @@ func TestKeysThatEventsAdd(t *testing.T) {
 	edited := plantest.Copy(rules, source, "team-a", withVersion("8"), data("edited"))
 	written := plantest.Copy(rules, changed, "team-a", withVersion("8"))
 	replaced := plantest.Copy(rules, source, "team-a", withVersion("8"), func(cm *corev1.ConfigMap) { cm.UID = "other" })
+	restored := plantest.Copy(rules, source, "team-a", data("edited"), func(cm *corev1.ConfigMap) { cm.UID = "other" })
 	lost := plantest.ConfigMap("team-a", "left", copyLabel)
 	asks := plantest.Copy(rules, source, "team-a", plantest.Label("mirror", "true"))
 	now := func(cms ...*corev1.ConfigMap) []*corev1.ConfigMap { return cms }
@@ -114,6 +115,7 @@ func TestKeysThatEventsAdd(t *testing.T) {
 		"a copy is written":       {now(changed, written), changes(have, written), nil, nil},
 		"a copy is shown again":   {now(source, have), changes(have, have), nil, nil},
 		"a copy is replaced":      {now(source, replaced), changes(have, replaced), nil, nil},
+		"a copy is another one":   {now(source, restored), changes(have, restored), nil, copies},
 		"a copy is deleted":       {now(source), goes(have), nil, copies},
 		"a copy without a source": {now(source, lost), appears(lost), nil, nil},
 		"a copy asks to be one":   {now(source, asks), appears(asks), nil, copies},
