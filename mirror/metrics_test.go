@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"regexp"
@@ -186,13 +187,18 @@ func TestAnsweredWritesAreCounted(t *testing.T) {
 
 // TestLinesOfALeader: an operator sees when it begins and that it has ended.
 func TestLinesOfALeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := byHand(t, nil, func(o *Options) { o.AllNamespaces = true })
-		stop := s.start()
-		s.wantLogged(`INFO Mirroring instance="default" namespacePrefixes=["team-"] allNamespaces=true`)
-		stop()
-		s.wantLogged("INFO Stopped, no write in flight")
-	})
+	for _, all := range []bool{false, true} {
+		t.Run(fmt.Sprint(all), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := byHand(t, nil, func(o *Options) { o.AllNamespaces = all })
+				stop := s.start()
+				s.wantLogged(fmt.Sprintf(
+					`INFO Mirroring instance="default" namespacePrefixes=["team-"] allNamespaces=%v`, all))
+				stop()
+				s.wantLogged("INFO Stopped, no write in flight")
+			})
+		})
+	}
 }
 
 // TestBucketsReachFarEnough: from where a copy takes a moment to where only a retry

@@ -71,7 +71,7 @@ func (r *reporter) queueIfDue(n *nameRecords, k key, s *report.Summary, now time
 	if next != nil {
 		r.due.add(k)
 	} else if s.Source == nil && s.Counts == (plan.Counts{}) {
-		wait = status.sent.QuietIn(now) // messages keep their spacing
+		wait = status.sent.QuietIn(now)                  // messages keep their spacing
 		hasJustCome := status.changeAt.After(n.fanOutAt) // and a fan-out will show that
 		if wait <= 0 && !hasJustCome {
 			n.forget(k)
