@@ -103,9 +103,12 @@ func TestPresentValuesAreDefaults(t *testing.T) {
 	if !o.AllNamespaces || !o.Prune || len(o.ExcludeNamespaces) != 2 {
 		t.Errorf("got %+v, want the options as they were", o)
 	}
-	list := fs.Lookup("exclude-namespace")
-	if list.DefValue != "a,b" || list.Value.Type() != "strings" {
-		t.Errorf("got the default %q of type %s, want a,b of strings", list.DefValue, list.Value.Type())
+	excluded := fs.Lookup("exclude-namespace")
+	if excluded.DefValue != "a,b" || excluded.Value.Type() != "strings" {
+		t.Errorf("got the default %q of type %s, want a,b of strings", excluded.DefValue, excluded.Value.Type())
+	}
+	if zero := (&list{}).String(); zero != "" { // pflag asks that, too
+		t.Errorf("got %q as a list of nothing", zero)
 	}
 	if usage := fs.FlagUsages(); !strings.Contains(usage, "(default a,b)") {
 		t.Errorf("got the help %s", usage)
