@@ -260,3 +260,39 @@ func TestReportOfARunningFanOut(t *testing.T) {
 		}
 	})(t)
 }
+
+// TestWhenANameIsReported is the table of the next report after a change: soon, or
+// while a target is pending in ten seconds, and never later than was said before.
+func TestWhenANameIsReported(t *testing.T) {
+	const ms = time.Millisecond
+	for name, tc := range map[string]struct {
+		pending int
+		before  time.Duration // when a report is due already; 0: none is
+		want    time.Duration
+	}{
+		"nothing is pending":        {0, 0, 100 * ms},
+		"a target is pending":       {1, 0, 10 * time.Second},
+		"one is due sooner":         {1, time.Second, time.Second},
+		"one is due later":          {0, time.Second, 100 * ms},
+		"one is due at that time":   {0, 100 * ms, 100 * ms},
+		"one is due, and one waits": {2, time.Minute, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := stillController(t)
+				defer c.stopReporting()
+				n := c.records.lock("settings")
+				defer n.unlock()
+				now := time.Now()
+				n.pending = tc.pending
+				if tc.before > 0 {
+					n.reportIn(tc.before)
+				}
+				n.reportSoon()
+				if got := n.reportAt.Sub(now); got != tc.want {
+					t.Errorf("got a report in %v, want %v", got, tc.want)
+				}
+			})
+		})
+	}
+}
