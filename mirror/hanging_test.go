@@ -356,8 +356,9 @@ func TestC81SlowForEverybody(t *testing.T) {
 func TestC81HangBesideSlow(t *testing.T) {
 	const targets, writes = 64, 32
 	objects := append(teams(targets, "team-good-"), teams(targets, "team-bad-")...)
+	options := func(o *Options) { o.ConcurrentWrites = writes }
 	for _, takes := range []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second} {
-		t.Run(takes.String(), inSceneWith(objects, func(o *Options) { o.ConcurrentWrites = writes }, func(t *testing.T, s scene) {
+		t.Run(takes.String(), inSceneWith(objects, options, func(t *testing.T, s scene) {
 			s.slowDown(takes)
 			edit := func(content string, limit time.Duration) {
 				s.write(source(data(content)))

@@ -95,8 +95,10 @@ func TestWhichCopiesAreReportedToExpire(t *testing.T) {
 // TestPropagationOfASecondSource: a report that comes between the creation of a second source of a name and the fan-out
 // that meets it does not lose the time of that change.
 func TestPropagationOfASecondSource(t *testing.T) {
-	objects := []runtime.Object{plantest.Namespace("platform-b"), plantest.Namespace("team-a"), plantest.Namespace("team-b"),
-		source(prefixes("team-a"))}
+	objects := []runtime.Object{
+		plantest.Namespace("platform-b"), plantest.Namespace("team-a"), plantest.Namespace("team-b"),
+		source(prefixes("team-a")),
+	}
 	inScene(objects, func(t *testing.T, s scene) {
 		s.slowDown(5 * time.Millisecond)
 		time.Sleep(time.Minute)
