@@ -351,7 +351,7 @@ func TestC81SlowForEverybody(t *testing.T) {
 	}
 }
 
-// TestC81HangBesideSlow: beside namespaces that hang, the second edit of the others takes no longer than alone, although
+// TestC81HangBesideSlow: beside namespaces that hang, the second edit of the others takes no longer than alone, where
 // each write takes seconds.
 func TestC81HangBesideSlow(t *testing.T) {
 	const targets, writes = 64, 32
