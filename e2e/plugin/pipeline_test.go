@@ -19,7 +19,8 @@ func applyPipeline(w *suite.World) (account *user, command string) {
 	names := strings.NewReplacer("namespace: platform", "namespace: "+w.Home, "=platform", "="+w.Home)
 	objects := names.Replace(manual.Find(w, pipelinePage, "kind: ServiceAccount\n").Text)
 	job := names.Replace(manual.Find(w, pipelinePage, "kind: Job\n").Text)
-	w.Sh("kubectl apply -f " + suite.Deployed("components/admission/publishers/rbac.yaml"))
+	// On the server's side, as two tests may do it at once: else both create it.
+	w.Sh("kubectl apply --server-side -f " + suite.Deployed("components/admission/publishers/rbac.yaml"))
 	w.Sh("kubectl create --validate=strict -f - <<'END'\n" + objects + "---\n" + job + "END")
 	kubeconfig, err := w.Cluster.ServiceAccountKubeconfig(w.Context(), w.Home, "pipeline")
 	if err != nil {
