@@ -57,6 +57,14 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate(stamped.Line(program, stamp))
+	// The flags of kubectl are many: they get a group of their own, at the end.
+	// On the root itself there are no other flags.
+	root.SetUsageTemplate(strings.NewReplacer(
+		"\nFlags:", "\nFlags{{if not .HasParent}} of kubectl{{end}}:",
+		"Global Flags", "Flags of kubectl").Replace(root.UsageTemplate()))
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w: --help lists the flags", err)
+	})
 	c.AddFlags(root.PersistentFlags())
 	root.AddCommand(
 		newStatus(c), newExplain(c), newPlan(c), newWait(c), newPurge(c), newCheck(c))

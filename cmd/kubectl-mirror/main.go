@@ -30,6 +30,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // exitCode is the error of a command that has printed its whole answer. The
@@ -83,11 +84,15 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 // printError prints an error, one line for each that is joined in it, without
-// empty lines.
+// empty lines. Where client-go names no remedy, it adds one.
 func printError(stderr io.Writer, err error) {
-	if apierrors.IsUnauthorized(err) {
+	switch {
+	case apierrors.IsUnauthorized(err):
 		err = fmt.Errorf("the API server refuses the credentials: "+
 			"log in again, or choose another kubeconfig: %w", err)
+	case utilnet.IsConnectionRefused(err):
+		err = fmt.Errorf("no API server answers: "+
+			"start it, or choose another kubeconfig, host or port: %w", err)
 	}
 	for line := range strings.FieldsFuncSeq(err.Error(), func(r rune) bool { return r == '\n' }) {
 		fmt.Fprintf(stderr, "%s: %s\n", displayName, escape(line))
