@@ -299,7 +299,8 @@ func TestC84LateClaim(t *testing.T) {
 }
 
 // TestC86RecreatedDuringASend: an event about a source takes long, and the source
-// is created again meanwhile. The new one has its own.
+// is created again meanwhile. The new one has its own events, which keep to the
+// spacing of those before.
 func TestC86RecreatedDuringASend(t *testing.T) {
 	inScene(append(teams(2, "team-"), foreignObject()), func(t *testing.T, s scene) {
 		s.onEvent(func(Event) error { time.Sleep(8 * time.Second); return nil })
@@ -307,6 +308,8 @@ func TestC86RecreatedDuringASend(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		s.remove("platform")
 		s.write(source())
+		time.Sleep(18 * time.Second)
+		s.wantEventCount(1, plan.ReasonForeign) // the next one begins ten seconds after the end of the first
 		time.Sleep(5 * time.Minute)
 		uid := s.get("platform").UID
 		for _, reason := range []string{plan.ReasonForeign, plan.ReasonMirrored} {

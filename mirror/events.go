@@ -165,7 +165,10 @@ func (r *reporter) recordSent(m *message, err error) {
 	n := r.records.lock(m.about.Name)
 	defer n.unlock()
 	now := time.Now()
-	if m.sent.UID() != m.uid { // the source was created again meanwhile, and has no events yet
+	if m.sent.UID() != m.uid {
+		// The source was created again meanwhile. It has no events yet, but messages
+		// keep their spacing.
+		m.sent.Record(&report.Message{Reason: m.Reason}, now)
 		return
 	}
 	if err != nil && !m.isGone {

@@ -569,7 +569,7 @@ func TestWhatASendLeaves(t *testing.T) {
 	}{
 		"sent":              {mirrored, "1", false, nil, time.Minute, false, 3},
 		"refused":           {mirrored, "1", false, errAway, time.Minute, true, 3},
-		"of a former one":   {mirrored, "0", false, nil, 0, true, 3},
+		"of a former one":   {mirrored, "0", false, nil, report.Spacing, true, 3},
 		"an announcement":   {expiring, "1", false, nil, report.Spacing, true, 5},
 		"one, refused":      {expiring, "1", false, rejected("quota"), report.Spacing, false, 3},
 		"refused, and gone": {expiring, "1", true, rejected("quota"), report.Spacing, true, 5},
