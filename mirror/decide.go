@@ -91,7 +91,8 @@ func uidOf(t plan.Target) types.UID {
 }
 
 // keepReason keeps the reason that began the grace, if that still holds beside
-// others.
+// others: a reason that comes before it in the table is no news. A record that has
+// a reason is of a namespace that is there.
 func (d *decider) keepReason(x *decision, why plan.Unclaimed) {
 	c := &x.change
 	if why.Rule != plan.NotExcluded &&

@@ -32,7 +32,7 @@ func (d *decider) fanOut(name string) {
 	n.comparing = false
 	for _, s := range first.All {
 		status := n.status(s.Key)
-		status.sent.Begin(s.ConfigMap.UID) // has seen it, until a report forgets it
+		status.sent.Begin(s.ConfigMap.UID) // from now on the process has seen the source
 		status.excluded = nil
 	}
 	n.reportSoon()

@@ -179,7 +179,8 @@ func (h *handlers) namespaceChangedAt(k key, ns *corev1.Namespace) {
 	defer n.unlock()
 	target := h.cache.Target(k)
 	view := h.cache.View(k.Name) // after the target
-	if ns != nil {               // the cache may show a later state already, in which the claim is gone
+	if ns != nil {
+		// The cache may show a later state already, in which the claim is gone.
 		target.Namespace = ns
 	}
 	h.endGrace(n, target, func() *plan.View { return view })
@@ -189,8 +190,9 @@ func (h *handlers) namespaceChangedAt(k key, ns *corev1.Namespace) {
 	}
 }
 
-// addExcluded adds the rule that keeps a source without targets from a namespace
-// to those that are reported. It looks at no other namespace.
+// addExcluded is about sources that have no targets. To the rules that are reported
+// of each it adds the one that keeps the source from this namespace. It looks at no
+// other namespace.
 func (h *handlers) addExcluded(n *nameRecords, ns *corev1.Namespace, view *plan.View) {
 	for _, s := range view.Sources {
 		status := n.sources[s.Key]

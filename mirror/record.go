@@ -63,7 +63,8 @@ func (s sourceSet) has(number int) bool {
 //
 // A record changes by what happens: [record.observe] and [record.rest] take in what
 // the caches and the clock show, [record.succeeded] and [record.failed] the result
-// of a call. A decision about the target changes its standing alone.
+// of a call. The conditions read the record, and change nothing. From them follows
+// the standing.
 type record struct {
 	settled
 
@@ -147,8 +148,9 @@ const (
 	// maxAwait bounds the wait for our own write: after a restore of etcd the
 	// cache may not reach the resourceVersion for days.
 	maxAwait = time.Minute
-	// maxTriggers is after how many failures in a row no event ends a wait: a
-	// tenant can cause events without end.
+	// maxTriggers is after how many failures in a row no change of the object at
+	// the target ends a wait: a tenant can cause events without end. An edit of the
+	// source still ends it.
 	maxTriggers = 10
 
 	// A fight: another client changes a copy back after each repair. The first
@@ -229,6 +231,8 @@ func (r *record) succeeded(res *result, now time.Time) {
 // failed records that a change was not carried out, what the try showed, and
 // when the next one is due. have is the object that the change was about. A write
 // in another namespace was carried out at writtenElsewhere.
+//
+// Answers that were retryable for too long make the outcome of res Rejected.
 func (r *record) failed(res *result, have *corev1.ConfigMap, writtenElsewhere, now time.Time) {
 	isRetryable := outcome.IsRetryable(res.err)
 	switch {
@@ -251,7 +255,7 @@ func (r *record) failed(res *result, have *corev1.ConfigMap, writtenElsewhere, n
 			note:    res.note,
 		}
 	}
-	r.retry.standing = r.standingAfter(res, now)
+	r.retry.standing = r.standingAfter(res, now) // compares res with the try before
 	if res.outcome == outcome.Foreign {
 		r.content = content{}
 	}

@@ -15,7 +15,9 @@ type reporter struct {
 	metrics *controllerMetrics
 	events  EventSender
 	due     *dueSources
-	linesAt time.Time // when deletions were last announced; of the worker that has nextLines
+	// linesAt is when deletions were last announced. It needs no lock: the queue
+	// gives nextLines to one worker at a time.
+	linesAt time.Time
 }
 
 const (

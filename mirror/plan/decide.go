@@ -185,7 +185,7 @@ func (r *Rules) decideUnclaimed(c Change, v *View, t Target) Change {
 // would without the hold. A foreign object is no such case: its state would not
 // show the hold.
 func (r *Rules) decideHeld(c Change, v *View, t Target, w *Source) Change {
-	next := r.winner(v, t.Namespace, types.NamespacedName{})
+	next := r.winner(v, t.Namespace, types.NamespacedName{}) // a copy there gives no claim
 	if next == nil {
 		c = r.decideUnclaimed(c, v, t)
 	} else {
@@ -195,7 +195,7 @@ func (r *Rules) decideHeld(c Change, v *View, t Target, w *Source) Change {
 		return c
 	}
 	if c.Source != w {
-		c.Source = nil
+		c.Source = nil // the source does not win the target while w holds it
 	}
 	c.Op = OpNone
 	c.State = StateHeld

@@ -60,9 +60,11 @@ func New(client kubernetes.Interface, rules *plan.Rules, label string) (*Cache, 
 		c.watches[resource] = newWatchState(resource)
 	}
 	selector := fmt.Sprintf("%s in (%s,%s)", label, plan.SourceValue, plan.CopyValue)
-	ofConfigMaps, failedConfigMaps := newInformer(c.watches[configMaps], client.CoreV1().ConfigMaps(metav1.NamespaceAll),
+	ofConfigMaps, failedConfigMaps := newInformer(
+		c.watches[configMaps], client.CoreV1().ConfigMaps(metav1.NamespaceAll),
 		&corev1.ConfigMap{}, selector, c.stripConfigMap)
-	ofNamespaces, failedNamespaces := newInformer(c.watches[namespaces], client.CoreV1().Namespaces(),
+	ofNamespaces, failedNamespaces := newInformer(
+		c.watches[namespaces], client.CoreV1().Namespaces(),
 		&corev1.Namespace{}, "", stripNamespace)
 	c.configMaps = coreinformers.ToConfigMapIndexInformer(ofConfigMaps)
 	c.namespaces = coreinformers.ToNamespaceIndexInformer(ofNamespaces)

@@ -37,14 +37,18 @@ func newInformer[L runtime.Object](
 	strip cache.TransformFunc,
 ) (cache.SharedIndexInformer, error) {
 	informer := cache.NewSharedIndexInformerWithOptions(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(
+			ctx context.Context, _ metav1.ListOptions,
+		) (runtime.Object, error) {
 			all, err := list(ctx, client, selector, strip)
 			if err != nil {
 				err = state.failed(ctx, "list", err)
 			}
 			return all, err
 		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		WatchFuncWithContext: func(
+			ctx context.Context, o metav1.ListOptions,
+		) (watch.Interface, error) {
 			o.LabelSelector = selector
 			return state.watch(ctx, client.Watch, o)
 		},
@@ -52,7 +56,8 @@ func newInformer[L runtime.Object](
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 	// Both functions have logged what the handler would.
 	logged := func(context.Context, *cache.Reflector, error) {}
-	return informer, errors.Join(informer.SetTransform(strip), informer.SetWatchErrorHandlerWithContext(logged))
+	return informer, errors.Join(
+		informer.SetTransform(strip), informer.SetWatchErrorHandlerWithContext(logged))
 }
 
 const (
@@ -60,9 +65,11 @@ const (
 	pageTimeout = 35 * time.Second // client-go would wait for ever
 )
 
-// list lists what there is now, for when a watch does not show it. It strips each page before it asks for the next.
-func list[L runtime.Object](ctx context.Context, client client[L], selector string, strip cache.TransformFunc) (
-	runtime.Object, error) {
+// list lists the objects that are there now, page by page, if no watch shows them.
+// It strips each page before it asks for the next one.
+func list[L runtime.Object](
+	ctx context.Context, client client[L], selector string, strip cache.TransformFunc,
+) (runtime.Object, error) {
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 		defer cancel()

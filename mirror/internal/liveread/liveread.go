@@ -142,9 +142,11 @@ func (r *Reader) Premise(ctx context.Context, call Call, source types.Namespaced
 }
 
 // next returns what to do next about the subjects that are needed. Those that
-// the caller is to read are in flight from then on. A read that was cut is left to
-// the caller that waited for it, which may have more time for it than the others:
-// their reads, each of which is cut, could follow one another without end.
+// the caller is to read are in flight from then on.
+//
+// If a read was cut for which another caller waited, that caller makes the next one,
+// because it may have more time. The others leave it to that caller for a moment.
+// Otherwise they could read in turns, and each read would be cut.
 func (r *Reader) next(needed []subject, notBefore time.Time, mayWait bool) step {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 )
 
 // Every function of this file runs with client-go's lock of the queue, so none
-// of them may wait: all who add or take a key would wait with it. Therefore the
-// random histories pass no time in this file, and the functions that return the
-// flow of a key stand here and not with their callers.
+// of them may wait: all who add or take a key would wait with it. The functions
+// that return the flow of a key stand here, too, and not with their callers: tests
+// in virtual time pass time between the statements of all files but this one.
 
 // firstInARow is how many keys of AddFirst go before the next one of the flows.
 const firstInARow = 4

@@ -118,8 +118,13 @@ func (s *Summary) Messages(now time.Time) (all []Message) {
 		if reason == plan.ReasonMirrored || reason == plan.ReasonHeld {
 			kind = corev1.EventTypeNormal
 		}
-		all = append(all, Message{Type: kind, Reason: reason, Note: plan.Clip(note, MaxNote), spacing: Spacing,
-			Annotations: map[string]string{plan.InstanceAnnotation: s.Rules.Instance()}})
+		all = append(all, Message{
+			Type:        kind,
+			Reason:      reason,
+			Note:        plan.Clip(note, MaxNote),
+			Annotations: map[string]string{plan.InstanceAnnotation: s.Rules.Instance()},
+			spacing:     Spacing,
+		})
 		return &all[len(all)-1]
 	}
 	if len(s.expires) > 0 {

@@ -78,9 +78,12 @@ func (s *Sent) QuietIn(now time.Time) (wait time.Duration) {
 // waits.
 //
 // A message is due if its text differs from the last one with its reason, or if
-// that is too old. An announcement is due if it has new deletions. A message may
-// hold while the one sent after it is over. If it is about a version of the source,
-// it is due again then: the newest event never describes the past.
+// that is too old. An announcement is due if it has new deletions.
+//
+// A message about a version of the source is due again, with the same text, if a
+// message that was sent after it does not hold any more: after a Mirrored and a
+// Foreign that has ended comes the Mirrored once more. So the newest event never
+// describes the past.
 func (s *Sent) Next(all []Message, now time.Time) (next *Message, wait time.Duration) {
 	over := s.forgetPast(all)
 	for i := range all {

@@ -36,7 +36,7 @@ type ordinary struct {
 	answered time.Time     // when a call was last answered, be it a read or a write
 	written  time.Time     // when a write was last answered
 	cuts     int           // since then, of writes where the one before was quick
-	cutsFrom time.Time     // when the first of them was
+	cutsFrom time.Time     // when the first of these cuts was: the stall begins there
 
 	lastStall stall
 }
@@ -45,8 +45,8 @@ type ordinary struct {
 // its limit.
 type stall struct{ from, to time.Time }
 
-// covers reports whether nothing was answered from before one write was found to
-// take too long, until after the next one in its namespace began.
+// covers reports whether two writes of a namespace fell into the stall: the first one
+// was found to take too long after its begin, and the next one began before its end.
 func (s stall) covers(longAt, nextBegan time.Time) bool {
 	return s.from.Before(longAt) && nextBegan.Before(s.to)
 }
