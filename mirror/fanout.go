@@ -36,6 +36,9 @@ func (d *decider) fanOut(name string) {
 		status.excluded = nil
 	}
 	n.reportSoon()
+	if !n.announceBy.IsZero() {
+		n.all.reports.Add(nextLines) // they have waited for the fan-out
+	}
 }
 
 // beginFanOut begins a fan-out, and returns the namespaces that have a record; or
