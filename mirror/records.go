@@ -155,7 +155,8 @@ func (n *nameRecords) set(namespace string, r record) {
 	case r.isSettled() && r.settled == settled{}:
 		delete(n.byNamespace, namespace)
 	case !r.isSettled() || !r.isShareable():
-		n.byNamespace[namespace] = &r
+		kept := r // so that r is on the stack in the other cases
+		n.byNamespace[namespace] = &kept
 	default:
 		if n.shared[r.settled] == nil {
 			n.shared[r.settled] = &record{settled: r.settled}

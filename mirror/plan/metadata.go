@@ -121,9 +121,9 @@ func copiedList(labels, annotations map[string]string) string {
 // annotation must not make the controller remove those.
 func copiedKeys(list, label string) (labels, annotations []string) {
 	for item := range strings.SplitSeq(list, ",") {
-		kind, key, _ := strings.Cut(item, ":")
+		kind, key, isItem := strings.Cut(item, ":")
 		switch {
-		case neverCopiedBy(key, label) != "":
+		case !isItem, neverCopiedBy(key, label) != "":
 		case kind+":" == labelItem:
 			labels = append(labels, key)
 		case kind+":" == annotationItem:

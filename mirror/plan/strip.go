@@ -57,10 +57,21 @@ func (r *Rules) Strip(cm *corev1.ConfigMap) {
 // labels, annotations, finalizers or ownerReferences.
 func (r *Rules) hasOthers(cm *corev1.ConfigMap) bool {
 	labels, annotations := copiedKeys(cm.Annotations[CopiedAnnotation], r.label)
-	ourLabels := only(cm.Labels, append(labels, r.label, ManagedByLabel)...)
-	ours := only(cm.Annotations, append(annotations, ourAnnotations...)...)
 	return len(cm.Finalizers) > 0 || len(cm.OwnerReferences) > 0 ||
-		len(cm.Labels) > len(ourLabels) || len(cm.Annotations) > len(ours)
+		hasMore(cm.Labels, labels, r.label, ManagedByLabel) ||
+		hasMore(cm.Annotations, annotations, ourAnnotations...)
+}
+
+// hasMore reports whether m has another key than those that were copied, and our
+// own. A copied key is none of our own.
+func hasMore(m map[string]string, copied []string, own ...string) bool {
+	known := len(only(m, copied...)) // the list may name a key twice
+	for _, key := range own {
+		if _, ok := m[key]; ok {
+			known++
+		}
+	}
+	return len(m) > known
 }
 
 // HasOthers reports whether have, as the cache holds it, has metadata of other
