@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -170,13 +171,14 @@ func (k *checker) checkController(ctx context.Context) finding {
 	return ok(text)
 }
 
-// permissions are what the ClusterRole in deploy/base/rbac.yaml grants in the
-// core group, for all namespaces.
+// permissions are what deploy/base/rbac.yaml grants: the ClusterRole in the core
+// group, for all namespaces, and the Role for the Lease.
 var permissions = []string{
 	"get configmaps", "list configmaps", "watch configmaps",
 	"create configmaps", "update configmaps", "delete configmaps",
 	"create events", "patch events",
 	"get namespaces", "list namespaces", "watch namespaces",
+	"create leases", "get leases", "update leases",
 }
 
 // grantThem is the remedy for a permission that is missing.
@@ -189,11 +191,17 @@ func (k *checker) checkPermissions(ctx context.Context) finding {
 	// account can ask.
 	for _, permission := range permissions {
 		verb, resource, _ := strings.Cut(permission, " ")
-		review := &authorizationv1.SelfSubjectAccessReview{}
-		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-			Resource: resource,
-			Verb:     verb,
+		asked := &authorizationv1.ResourceAttributes{Resource: resource, Verb: verb}
+		if resource == "leases" {
+			if !k.settings.leaderElect {
+				continue
+			}
+			asked.Group = coordinationv1.GroupName
+			asked.Namespace = k.settings.leaseNamespace
+			asked.Name = k.settings.leaseName
 		}
+		review := &authorizationv1.SelfSubjectAccessReview{}
+		review.Spec.ResourceAttributes = asked
 		review, err := k.asController.AuthorizationV1().SelfSubjectAccessReviews().
 			Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {

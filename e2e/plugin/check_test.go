@@ -80,8 +80,10 @@ func TestKubectlCheck(t *testing.T) {
 	w.WaitInSync(source, w.NS("a"))
 	w.Sh("kubectl patch clusterrole " + w.FullName + " --type=json --patch='" +
 		`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "delete"]}]'`)
+	w.Sh("kubectl delete rolebinding -n " + w.Namespace + " " + w.FullName + "-leader-election")
 	w.Stop(p)
-	admin.until(1, "check", "system:serviceaccount:mirror-system:mirror-controller may not update configmaps: grant",
+	admin.until(1, "check", "system:serviceaccount:mirror-system:mirror-controller may not update configmaps, "+
+		"create leases, get leases, update leases: grant",
 		"permissions  to do  ", "; No controller holds Lease mirror-system/mirror-controller ",
 		": kubectl -n mirror-system describe deployment ")
 	w.Sh("kubectl label clusterrolebinding " + w.FullName + " " + suite.InstallationLabel + "-")
