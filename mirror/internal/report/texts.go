@@ -157,7 +157,7 @@ func fightText(s *Summary) string {
 	return fmt.Sprintf("Another client keeps modifying or deleting the copy in %s; "+
 		"repairs wait for up to a minute. Find the client in the audit log of the API server or, "+
 		"if it modifies the copy, with kubectl get configmap -n %s %s -o yaml "+
-		"--show-managed-fields -w.",
+		"--show-managed-fields -w",
 		namespaces(namesOf(problems), named), problems[0].namespace, s.Source.Key.Name)
 }
 

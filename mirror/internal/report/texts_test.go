@@ -155,7 +155,7 @@ func TestTextsSayWhatToDo(t *testing.T) {
 			"controller retries at least once a minute.",
 		plan.ReasonFight: "Another client keeps modifying or deleting the copy in namespace team-a; repairs wait for " +
 			"up to a minute. Find the client in the audit log of the API server or, if it modifies the copy, with kubectl get " +
-			"configmap -n team-a settings -o yaml --show-managed-fields -w.",
+			"configmap -n team-a settings -o yaml --show-managed-fields -w",
 		plan.ReasonExpiring: "2 copies in 2 namespaces (team-x, team-y) will be deleted from 1970-01-01 01:24:20 UTC on, " +
 			"the last from 1970-01-01 02:23:20 UTC on: " +
 			"the source is deleted, or has lost its label mirror=true. To keep them, create the source again, or label it " +
