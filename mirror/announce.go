@@ -18,6 +18,9 @@ const (
 	// announceWithin is how long the line about a deletion waits for a fan-out: a
 	// source may change all the time.
 	announceWithin = time.Second
+	// linesDelay is how long lines wait after a fan-out: those about sources that
+	// change together come in one round.
+	linesDelay = 10 * time.Millisecond
 	// lineGap is the shortest time between the lines of one round and those of the
 	// next. A round has one line for each source, and one for all sources that this
 	// process has never seen: a tenant can make up any number of these.

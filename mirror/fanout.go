@@ -36,8 +36,8 @@ func (d *decider) fanOut(name string) {
 		status.excluded = nil
 	}
 	n.reportSoon()
-	if !n.announceBy.IsZero() {
-		n.all.reports.Add(nextLines) // they have waited for the fan-out
+	if !n.announceBy.IsZero() { // the lines have waited for the fan-out
+		n.all.reports.AddAfter(nextLines, linesDelay)
 	}
 }
 
