@@ -198,7 +198,9 @@ func (k *checker) checkPermissions(ctx context.Context) finding {
 			}
 			asked.Group = coordinationv1.GroupName
 			asked.Namespace = k.settings.leaseNamespace
-			asked.Name = k.settings.leaseName
+			if verb != "create" { // which RBAC cannot restrict to a name
+				asked.Name = k.settings.leaseName
+			}
 		}
 		review := &authorizationv1.SelfSubjectAccessReview{}
 		review.Spec.ResourceAttributes = asked
