@@ -19,7 +19,7 @@ const (
 	// source may change all the time.
 	announceWithin = time.Second
 	// linesDelay is how long lines wait after a fan-out: those about sources that
-	// change together come in one round.
+	// change at the same moment come in one round.
 	linesDelay = 10 * time.Millisecond
 	// lineGap is the shortest time between the lines of one round and those of the
 	// next. A round has one line for each source, and one for all sources that this

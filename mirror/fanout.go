@@ -36,7 +36,7 @@ func (d *decider) fanOut(name string) {
 		status.excluded = nil
 	}
 	n.reportSoon()
-	if !n.announceBy.IsZero() { // the lines have waited for the fan-out
+	if !n.announceBy.IsZero() { // lines are due, which wait for the end of a fan-out
 		n.all.reports.AddAfter(nextLines, linesDelay)
 	}
 }

@@ -36,7 +36,7 @@ type ordinary struct {
 	answered time.Time     // when a call was last answered, be it a read or a write
 	written  time.Time     // when a write was last answered
 	cuts     int           // since then, of writes where the one before was quick
-	cutsFrom time.Time     // when the first of these cuts was: the stall begins there
+	cutsFrom time.Time     // when the first of these cuts was; longestStall counts from then on
 
 	lastStall stall
 }
