@@ -148,9 +148,9 @@ const (
 	// maxAwait bounds the wait for our own write: after a restore of etcd the
 	// cache may not reach the resourceVersion for days.
 	maxAwait = time.Minute
-	// maxTriggers is after how many failures in a row a change of the object at the
-	// target ends a wait no more: a tenant can cause events without end. An edit of
-	// the source still does, see isTriggered, which also has the foreign objects.
+	// maxTriggers is the number of failures in a row from which on a change of the
+	// object at the target does not end a wait: a tenant can cause events without
+	// end. An edit of the source, and a change of a foreign object, still end it.
 	maxTriggers = 10
 
 	// A fight: another client changes a copy back after each repair. The first

@@ -109,8 +109,8 @@ func checkCopied(key, label string) (problem string) {
 	isValid := len(validation.IsQualifiedName(key)) == 0
 	stem, isPrefix := strings.CutSuffix(key, "*")
 	if isPrefix {
-		// A key can begin so if one letter more makes it a key, as of "team-". A
-		// domain that is too long for a name takes a letter and a name.
+		// A stem is the beginning of a key if one letter behind it makes it a key, as
+		// with "team-". A domain that is too long for a name takes a letter and a name.
 		isValid = len(validation.IsQualifiedName(stem+"x")) == 0 ||
 			len(validation.IsQualifiedName(stem+"x/x")) == 0
 	}
