@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,30 +19,19 @@ type facts struct {
 	now     time.Time
 }
 
-// condition is a reason to leave a target as it is for now.
+// condition is a reason to leave a target as it is for now. The zero value means
+// that the condition does not hold.
 type condition struct {
 	until  time.Time // when the condition ends by itself; zero: an event ends it
 	stands standing  // how the target stands meanwhile
 	rests  bool      // nothing is to be done, and nothing of former tries matters
 }
 
-// conditions are asked in this order, and the first one that holds counts. Each
-// returns nil if it does not hold, and changes nothing.
-var conditions = []func(*record, *facts) *condition{
-	(*record).awaitsOwnWrite,
-	(*record).madeByAdmission,
-	(*record).hasNothingToDo,
-	(*record).backsOff,
-	(*record).isInGrace,
-	(*record).delaysRepair,
-	(*record).spacesUpdates,
-}
-
 // next returns how the target stands, and whether to act now or after which time
 // to look again; 0: an event brings the next decision. c is the first condition
-// that holds, or nil.
-func (r *record) next(c *condition, f *facts) (stands standing, act bool, wait time.Duration) {
-	if c == nil {
+// that holds.
+func (r *record) next(c condition, f *facts) (stands standing, act bool, wait time.Duration) {
+	if c == (condition{}) {
 		return r.corrected(r.untilTried(f), f), true, 0
 	}
 	stands = r.corrected(c.stands, f)
@@ -55,13 +45,18 @@ func (r *record) next(c *condition, f *facts) (stands standing, act bool, wait t
 	return stands, false, wait
 }
 
-func (r *record) firstCondition(f *facts) *condition {
-	for _, holds := range conditions {
-		if c := holds(r, f); c != nil {
-			return c
-		}
-	}
-	return nil
+// firstCondition returns the first one of the conditions, in this order, that holds.
+// None of them changes anything.
+func (r *record) firstCondition(f *facts) condition {
+	return cmp.Or(
+		r.awaitsOwnWrite(f),
+		r.madeByAdmission(f),
+		r.hasNothingToDo(f),
+		r.backsOff(f),
+		r.isInGrace(f),
+		r.delaysRepair(f),
+		r.spacesUpdates(f),
+	)
 }
 
 // decided returns how the target stands by what the cache shows.
@@ -76,9 +71,9 @@ func (r *record) hasWanted(f *facts) bool { return r.content == contentOf(f.chan
 
 // awaitsOwnWrite holds while the cache shows something older than our own last
 // write. The target stands as that write left it.
-func (r *record) awaitsOwnWrite(f *facts) *condition {
+func (r *record) awaitsOwnWrite(f *facts) condition {
 	if !r.lastWrite.isAwaited(f.have, f.version) {
-		return nil
+		return condition{}
 	}
 	stands := f.decided()
 	isWanted := f.change.Source != nil
@@ -90,7 +85,7 @@ func (r *record) awaitsOwnWrite(f *facts) *condition {
 	case r.hasWanted(f): // the copy is deleted
 		stands = standing{}
 	}
-	return &condition{until: r.lastWrite.at.Add(maxAwait), stands: stands}
+	return condition{until: r.lastWrite.at.Add(maxAwait), stands: stands}
 }
 
 // madeByAdmission holds while the object there comes from our own write and
@@ -98,14 +93,14 @@ func (r *record) awaitsOwnWrite(f *facts) *condition {
 // as foreign, or it is immutable. The controller takes nothing back, because
 // admission would alter the next write in the same way. An object that is being
 // deleted is in the way, whichever client made it.
-func (r *record) madeByAdmission(f *facts) *condition {
+func (r *record) madeByAdmission(f *facts) condition {
 	isForeign := f.change.State == plan.StateForeign
 	isSameAgain := f.change.Op == plan.OpRecreate && r.retry.altered.content == contentOf(f.change.Source)
 	if !r.hasAltered(f.have) || !isForeign && !isSameAgain {
-		return nil
+		return condition{}
 	}
 	note := r.retry.altered.note
-	return &condition{stands: standing{state: plan.StateRejected, owner: f.change.Owner, note: note}}
+	return condition{stands: standing{state: plan.StateRejected, owner: f.change.Owner, note: note}}
 }
 
 // hasAltered reports whether have comes from our own write, altered by admission.
@@ -114,19 +109,19 @@ func (r *record) hasAltered(have *corev1.ConfigMap) bool {
 }
 
 // hasNothingToDo holds while the target is in sync, or is to stay as it is.
-func (r *record) hasNothingToDo(f *facts) *condition {
+func (r *record) hasNothingToDo(f *facts) condition {
 	if f.change.Op != plan.OpNone {
-		return nil
+		return condition{}
 	}
-	return &condition{stands: f.decided(), rests: true}
+	return condition{stands: f.decided(), rests: true}
 }
 
 // backsOff holds after a failure, until the next try is due.
-func (r *record) backsOff(f *facts) *condition {
+func (r *record) backsOff(f *facts) condition {
 	if !r.retry.notBefore.After(f.now) || r.isTriggered(f) {
-		return nil
+		return condition{}
 	}
-	return &condition{until: r.retry.notBefore, stands: r.asLastTried(f.decided())}
+	return condition{until: r.retry.notBefore, stands: r.asLastTried(f.decided())}
 }
 
 // isTriggered reports whether a change ends the wait for the next try. Other
@@ -147,37 +142,37 @@ func (r *record) isTriggered(f *facts) bool {
 // isInGrace holds until the deletion grace of an unclaimed copy is over. Before
 // a line of the log has announced the deletion the grace has no end: the line
 // begins it, and queues the target.
-func (r *record) isInGrace(f *facts) *condition {
+func (r *record) isInGrace(f *facts) condition {
 	end := r.unclaimed.since.Add(f.grace)
 	switch {
 	case f.change.Op != plan.OpDelete:
-		return nil
+		return condition{}
 	case r.unclaimed.since.IsZero():
-		return &condition{stands: f.decided()}
+		return condition{stands: f.decided()}
 	case end.After(f.now):
-		return &condition{until: end, stands: f.decided()}
+		return condition{until: end, stands: f.decided()}
 	}
-	return nil
+	return condition{}
 }
 
 // delaysRepair holds while the next repair waits, because another client changes
 // the copy back again and again.
-func (r *record) delaysRepair(f *facts) *condition {
+func (r *record) delaysRepair(f *facts) condition {
 	end := r.repairs.last.Add(r.repairs.delay())
 	if !r.hasWanted(f) || !end.After(f.now) {
-		return nil
+		return condition{}
 	}
-	return &condition{until: end, stands: f.decided()}
+	return condition{until: end, stands: f.decided()}
 }
 
 // spacesUpdates holds for a moment after an update, if the source has changed
 // again.
-func (r *record) spacesUpdates(f *facts) *condition {
+func (r *record) spacesUpdates(f *facts) condition {
 	end := r.lastWrite.at.Add(updateGap)
 	if r.hasWanted(f) || f.change.Op == plan.OpDelete || !end.After(f.now) {
-		return nil
+		return condition{}
 	}
-	return &condition{until: end, stands: f.decided()}
+	return condition{until: end, stands: f.decided()}
 }
 
 // untilTried returns how the target stands until the change that is due was

@@ -62,7 +62,7 @@ func (d *decider) decide(n *nameRecords, k key) decision {
 	}
 	r.observe(f)
 	c := r.firstCondition(f)
-	if c != nil && c.rests {
+	if c.rests {
 		r.rest(f)
 	}
 	r.standing, x.act, x.wait = r.next(c, f)

@@ -43,7 +43,7 @@ func failing(s *plan.Source, o outcome.Outcome, failures int, in time.Duration, 
 func (r *record) decided(f *facts) (standing, bool, time.Duration) {
 	r.observe(f)
 	c := r.firstCondition(f)
-	if c != nil && c.rests {
+	if c.rests {
 		r.rest(f)
 	}
 	return r.next(c, f)

@@ -137,8 +137,9 @@ func (n *nameRecords) record(namespace string, uid types.UID) record {
 // set stores the record of a target, and counts the target. A change of its
 // standing is to be reported.
 func (n *nameRecords) set(namespace string, r record) {
+	known := n.byNamespace[namespace]
 	before := settled{}
-	if known := n.byNamespace[namespace]; known != nil {
+	if known != nil {
 		before = known.settled
 	}
 	if before.standing != r.standing {
@@ -154,6 +155,8 @@ func (n *nameRecords) set(namespace string, r record) {
 	switch {
 	case r.isSettled() && r.settled == settled{}:
 		delete(n.byNamespace, namespace)
+	case r.isSettled() && known != nil && *known == record{settled: r.settled}:
+		// The target shares this record already, as most do at a resync.
 	case !r.isSettled() || !r.isShareable():
 		kept := r // so that r is on the stack in the other cases
 		n.byNamespace[namespace] = &kept

@@ -48,7 +48,9 @@ func (s still) show(obj any) {
 
 func (s still) hide(cm *corev1.ConfigMap) {
 	s.t.Helper()
-	if err := s.configMaps.GetIndexer().Delete(cm); err != nil {
+	last := cm.DeepCopy()
+	last.ResourceVersion += "0" // a watch shows that of the deletion
+	if err := s.configMaps.GetIndexer().Delete(last); err != nil {
 		s.t.Fatal(err)
 	}
 }
