@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,10 +119,15 @@ func (f *Folder) Remove() error {
 	return errors.Join(f.end(), os.RemoveAll(f.Path))
 }
 
-// Until repeats try until it succeeds. When ctx or the time ends before, the error is the last one of try.
+// Until repeats try until it succeeds. When ctx or the time ends before, the error is the last one of try. A try may
+// start processes, so the pauses grow, by about a tenth of the time that is over: waits side by side leave the machine
+// to that for which they wait.
 func Until(ctx context.Context, timeout time.Duration, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	pauses := wait.Backoff{Duration: pollPeriod, Factor: 1.1, Steps: math.MaxInt, Cap: time.Second}
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollPeriod, timeout, true, func(context.Context) (bool, error) {
+	err := pauses.DelayFunc().Until(ctx, true, true, func(context.Context) (bool, error) {
 		last = try()
 		return last == nil, nil
 	})

@@ -4,6 +4,7 @@
 package contract
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -264,7 +265,9 @@ func TestC29NamespaceRecreated(t *testing.T) {
 	}
 	w.Stop(p)
 	for line := range strings.Lines(p.Log()) {
-		if strings.HasPrefix(line, "E") {
+		// On a slow machine a call may be cut while its answer arrives, which client-go logs.
+		isCut := strings.Contains(line, " request.go:") && strings.Contains(line, context.Canceled.Error())
+		if strings.HasPrefix(line, "E") && !isCut {
 			t.Errorf("an error in the log: %s", line)
 		}
 	}

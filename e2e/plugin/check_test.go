@@ -80,7 +80,10 @@ func TestKubectlCheck(t *testing.T) {
 	w.WaitInSync(source, w.NS("a"))
 	w.Sh("kubectl patch clusterrole " + w.FullName + " --type=json --patch='" +
 		`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "delete"]}]'`)
-	w.Sh("kubectl delete rolebinding -n " + w.Namespace + " " + w.FullName + "-leader-election")
+	// The creation of a Lease cannot be restricted to a name, so a Role that tries grants none.
+	w.Sh("kubectl patch role -n " + w.Namespace + " " + w.FullName + "-leader-election --type=json --patch='" +
+		`[{"op": "copy", "from": "/rules/1/resourceNames", "path": "/rules/0/resourceNames"}, ` +
+		`{"op": "remove", "path": "/rules/1"}]'`)
 	w.Stop(p)
 	admin.until(1, "check", "system:serviceaccount:mirror-system:mirror-controller may not update configmaps, "+
 		"create leases, get leases, update leases: grant",
