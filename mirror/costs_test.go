@@ -59,11 +59,11 @@ func TestC87EditsTakeNoMemory(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 			}
-			editTimes(2000) // until caches and queues have their size
+			editTimes(1000) // until caches and queues have their size
 			before := s.heap()
-			editTimes(20_000)
+			editTimes(5000)
 			if grown := s.heap() - before; grown > 1<<20 {
-				t.Errorf("got %d bytes more in use after 20,000 edits, want at most 1 MiB", grown)
+				t.Errorf("got %d bytes more in use after 5,000 edits, want at most 1 MiB", grown)
 			}
 		}))
 	}

@@ -45,6 +45,7 @@ func (s scene) healthy(n int, value string) func() bool {
 // within seconds if only a hundred hang. After that an edit, a repair, a new namespace and another new source reach
 // them within a second. Case C45.
 func TestC63ThousandsHang(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		writes, bad int
 		takes       time.Duration
@@ -189,6 +190,7 @@ func TestC67ResultInAFormerNamespace(t *testing.T) {
 // TestC53SlowForeignReads: a hundred foreign objects that take 5 s to read hold up no healthy target of 40 other
 // sources.
 func TestC53SlowForeignReads(t *testing.T) {
+	t.Parallel()
 	objects := goodAndBad(10, 100)
 	for i := range 100 {
 		objects = append(objects, plantest.ConfigMap(fmt.Sprintf("team-bad-%03d", i), "settings"))
@@ -328,6 +330,7 @@ func TestC46SourcesTakeTurns(t *testing.T) {
 // TestC81SlowForEverybody: where the API server takes a time for each call, a fan-out takes at most one and a half
 // times as long as that many plain writers do. The first one may take three times as long with 128 of them.
 func TestC81SlowForEverybody(t *testing.T) {
+	t.Parallel()
 	for _, takes := range []time.Duration{600 * time.Millisecond, 2500 * time.Millisecond, 5 * time.Second,
 		8500 * time.Millisecond, 10 * time.Second} {
 		for _, writes := range []int{8, 32, 128} {

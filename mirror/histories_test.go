@@ -465,12 +465,12 @@ func (c *Controller) leftOver() map[string]int {
 // entries returns the number of entries of a map that is a private field: a leak shows nowhere else.
 func entries(of any, field string) int { return reflect.ValueOf(of).Elem().FieldByName(field).Len() }
 
-// TestHistories plays $HISTORIES histories, or 25, from $HISTORIES_SEED on. A seed that fails fails again. With `make
+// TestHistories plays $HISTORIES histories, or 50, from $HISTORIES_SEED on. A seed that fails fails again. With `make
 // histories` time passes also between the statements of the controller, HISTORIES_ACTS=all adds rare acts, and
 // HISTORIES_ONLY=2,5,9 leaves out all acts but these.
 // Cases C08, C15, C24, C29, C31, C40, C43, C52, C62, C65, C74, C75, C76 and C84.
 func TestHistories(t *testing.T) {
-	count, err := strconv.ParseUint(cmp.Or(os.Getenv("HISTORIES"), "25"), 10, 64)
+	count, err := strconv.ParseUint(cmp.Or(os.Getenv("HISTORIES"), "50"), 10, 64)
 	first, seedErr := strconv.ParseUint(cmp.Or(os.Getenv("HISTORIES_SEED"), "1"), 10, 64)
 	only, onlyErr := parseOnly(os.Getenv("HISTORIES_ONLY"))
 	if err := errors.Join(err, seedErr, onlyErr); err != nil {

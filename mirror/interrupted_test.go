@@ -28,6 +28,7 @@ var remedies = map[string]string{
 // the first within a minute, and the metric grows. When the cause has gone,
 // copies follow, and the metric is 0.
 func TestC79Interrupted(t *testing.T) {
+	t.Parallel()
 	objects := append(teams(60, "team-"), source(data("one"))) // more than a page
 	for name, way := range apitest.Interruptions {
 		for _, resource := range cache.Resources {

@@ -13,6 +13,7 @@ import (
 // controller knows how long calls take, as many writes are in flight as the
 // flag allows.
 func TestC81WritesOfTenSeconds(t *testing.T) {
+	t.Parallel()
 	const targets = 512
 	for _, takes := range []time.Duration{8500 * time.Millisecond, 10 * time.Second} {
 		for _, writes := range []int{32, 128} {

@@ -97,6 +97,7 @@ func TestC04SourcesInTargets(t *testing.T) {
 // TestC38EditsAllTheTime: a source that changes 100 times a second is compared with its targets ten times a second,
 // its last target gets a state that is not old, and the last state is everywhere soon after the end.
 func TestC38EditsAllTheTime(t *testing.T) {
+	t.Parallel()
 	const targets, edits = 100, 500
 	inScene(append(teams(targets, "team-"), source(data("0"))), func(t *testing.T, s scene) {
 		time.Sleep(time.Second)
