@@ -19,8 +19,8 @@ type facts struct {
 	now     time.Time
 }
 
-// condition is a reason to leave a target as it is for now. The zero value means
-// that the condition does not hold.
+// condition is a reason to leave a target as it is for now. One that holds has a
+// time, a state, or rests. The zero value means that it does not hold.
 type condition struct {
 	until  time.Time // when the condition ends by itself; zero: an event ends it
 	stands standing  // how the target stands meanwhile
@@ -29,7 +29,7 @@ type condition struct {
 
 // next returns how the target stands, and whether to act now or after which time
 // to look again; 0: an event brings the next decision. c is the first condition
-// that holds.
+// that holds, or the zero value.
 func (r *record) next(c condition, f *facts) (stands standing, act bool, wait time.Duration) {
 	if c == (condition{}) {
 		return r.corrected(r.untilTried(f), f), true, 0
@@ -46,7 +46,8 @@ func (r *record) next(c condition, f *facts) (stands standing, act bool, wait ti
 }
 
 // firstCondition returns the first one of the conditions, in this order, that holds.
-// None of them changes anything.
+// None of them changes anything. They are called by name, and return values: with a
+// table of functions each decision of a resync would allocate its record.
 func (r *record) firstCondition(f *facts) condition {
 	return cmp.Or(
 		r.awaitsOwnWrite(f),

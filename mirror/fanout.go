@@ -51,6 +51,8 @@ func (d *decider) beginFanOut(name string) (namespaces []string, wait time.Durat
 	}
 	n.fanOutAt = time.Now()
 	n.comparing = true
-	n.shared = map[settled]*record{} // forgets those of former contents
+	if n.view != d.cache.View(name) {
+		n.shared = map[settled]*record{} // forgets those of former contents
+	}
 	return slices.Collect(maps.Keys(n.byNamespace)), 0
 }

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -577,8 +578,8 @@ func TestOwnWriteIsUnseen(t *testing.T) {
 }
 
 // TestSettledRecordsAreShared: all records of targets in sync with a source are one
-// struct, after the event of their last write.
-// Former contents and namespaces leave none.
+// struct, after the event of their last write. Former contents, namespaces, repairs
+// and fan-outs leave none.
 func TestSettledRecordsAreShared(t *testing.T) {
 	inScene(append(teams(100, "team-"), source()), func(t *testing.T, s scene) {
 		known := func() (targets, structs, shared int) {
@@ -598,11 +599,14 @@ func TestSettledRecordsAreShared(t *testing.T) {
 				t.Errorf("%s: got %d structs of %d targets, and %d kept to be shared", content, structs, targets, shared)
 			}
 		}
-		s.edit("team-001", data("theirs"))
 		s.removeNamespace("team-002")
-		time.Sleep(time.Hour)
-		if targets, structs, _ := known(); targets != 99 || structs > 2 {
-			t.Errorf("after an edit: got %d structs of %d targets", structs, targets)
+		for i := range 10 {
+			s.edit(fmt.Sprintf("team-%03d", 10+i), data("theirs"))
+			time.Sleep(2 * calm)
+			s.controller.fanOut("settings")
+		}
+		if targets, structs, _ := known(); targets != 99 || structs != 1 {
+			t.Errorf("after repairs and fan-outs: got %d structs of %d targets", structs, targets)
 		}
 	})(t)
 }

@@ -99,7 +99,7 @@ func init() { // each cache logs a warning that the detector is on; errors still
 }
 
 // TestC39MutationIsNoticed: a process that modifies an object of the controller's cache panics, in each test of this
-// package and in each history that `make unit` plays.
+// package and in each history, as `make unit` runs them.
 func TestC39MutationIsNoticed(t *testing.T) {
 	const modifies = "MODIFIES"
 	modify := map[string]func(scene){

@@ -17,8 +17,7 @@ var noSources = &plan.View{}
 // they were parsed. A source whose object is the same is not parsed again.
 type parsedView struct {
 	*plan.View
-	version string // of the cache when the view was last compared with it
-	parsed  map[*corev1.ConfigMap]*plan.Source
+	parsed map[*corev1.ConfigMap]*plan.Source
 }
 
 // View returns the sources of a name. It returns the same pointer until one of
@@ -43,18 +42,13 @@ func (c *Cache) viewOf(name string, parsed map[*corev1.ConfigMap]*plan.Source) (
 	v *plan.View, unparsed []*corev1.ConfigMap) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last := cmp.Or(c.views[name], &parsedView{})
-	version := c.Version() // before the index, which may be newer
-	if version != "" && last.version == version {
-		return last.View, nil
-	}
 	found, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(bySource, name)
 	if len(found) == 0 {
 		delete(c.views, name)
 		return noSources, nil
 	}
+	last := cmp.Or(c.views[name], &parsedView{})
 	if last.has(found) {
-		last.version = version
 		return last.View, nil
 	}
 	next := &parsedView{parsed: make(map[*corev1.ConfigMap]*plan.Source, len(found))}

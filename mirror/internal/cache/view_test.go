@@ -48,9 +48,7 @@ func (s still) show(obj any) {
 
 func (s still) hide(cm *corev1.ConfigMap) {
 	s.t.Helper()
-	last := cm.DeepCopy()
-	last.ResourceVersion += "0" // a watch shows that of the deletion
-	if err := s.configMaps.GetIndexer().Delete(last); err != nil {
+	if err := s.configMaps.GetIndexer().Delete(cm); err != nil {
 		s.t.Fatal(err)
 	}
 }
