@@ -177,8 +177,10 @@ func TestC65LineDuringALongFanOut(t *testing.T) {
 	withGrace(time.Minute, func(t *testing.T, s scene) {
 		s.beginFanOut()
 		s.optOut("team-000")
-		s.within(announceWithin+2*reportDelay, "line", func() bool { return s.countAnnouncements() == 1 })
-		s.wantLogged("At least 1 copy in namespace team-000 will be deleted")
+		time.Sleep(announceWithin / 2)
+		s.optOut("team-001") // does not postpone the line
+		s.within(announceWithin/2+2*reportDelay, "line", func() bool { return s.countAnnouncements() == 1 })
+		s.wantLogged("At least 2 copies in 2 namespaces (team-000, team-001) will be deleted")
 		time.Sleep(announceWithin)
 		s.wantEventCount(0, plan.ReasonExpiring) // a message counts all of them
 		s.controller.queues.sources.Add("settings")

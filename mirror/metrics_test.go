@@ -185,6 +185,20 @@ func TestAnsweredWritesAreCounted(t *testing.T) {
 	}
 }
 
+// TestWritesAreCounted by their operations.
+func TestWritesAreCounted(t *testing.T) {
+	inScene(append(teams(2, "team-"), source()), func(_ *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.edit("platform", data("new"))
+		time.Sleep(time.Minute)
+		s.remove("platform")
+		time.Sleep(time.Hour)
+		for _, op := range []string{"create", "update", "delete"} {
+			s.wantMetric(2, "mirror_writes_total", op, "success")
+		}
+	})(t)
+}
+
 // TestLinesOfALeader: an operator sees when it begins and that it has ended.
 func TestLinesOfALeader(t *testing.T) {
 	for _, all := range []bool{false, true} {

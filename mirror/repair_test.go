@@ -295,6 +295,35 @@ func TestC57AlteredRecreation(t *testing.T) {
 	}
 }
 
+// TestRefusedChangeLeavesTheCopy: the copy stays as it is, and the source tells why.
+func TestRefusedChangeLeavesTheCopy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		kind    plantest.Option // of the source
+		verb    string          // of the call that is refused
+		refusal error
+	}{
+		"deletion of a re-creation": {plantest.Immutable, "delete", rejected("no deletions")},
+		"update that is too large":  {data("value"), "update", apierrors.NewRequestEntityTooLargeError("a limit")},
+	} {
+		t.Run(name, inScene(append(teams(1, "team-"), source(tc.kind)), func(t *testing.T, s scene) {
+			time.Sleep(time.Minute)
+			before := s.get("team-000")
+			creates := s.CountAll("team-", "create")
+			s.refuse(on(tc.refusal, request(tc.verb, "configmaps", "team-000")))
+			s.remove("platform")
+			s.write(source(tc.kind, data("other")))
+			time.Sleep(10 * time.Second)
+			s.wantNote(plan.ReasonWriteFailed, tc.refusal.Error())
+			if now := s.get("team-000"); now.ResourceVersion != before.ResourceVersion {
+				t.Errorf("got the copy %v, want %v", now, before)
+			}
+			if got := s.CountAll("team-", "create"); got != creates {
+				t.Errorf("got %d creates, want none", got-creates)
+			}
+		}))
+	}
+}
+
 // TestC68AdmissionAltersACopy that is created, each time: the target is rejected, one event names admission and what it
 // altered, also an hour later, and advises nobody to hand the object over. What was created stays. When that ends, and
 // an object that is not ours is gone, the copy is made. Case C36.
