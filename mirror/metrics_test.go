@@ -191,7 +191,7 @@ func TestWritesAreCounted(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.edit("platform", data("new"))
 		time.Sleep(time.Minute)
-		s.remove("platform")
+		s.edit("platform", prefixes("tema-"))
 		time.Sleep(time.Hour)
 		for _, op := range []string{"create", "update", "delete"} {
 			s.wantMetric(2, "mirror_writes_total", op, "success")
