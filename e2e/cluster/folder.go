@@ -120,8 +120,8 @@ func (f *Folder) Remove() error {
 }
 
 // Until repeats try until it succeeds. When ctx or the time ends before, the error is the last one of try. A try may
-// start processes, so the pauses grow, by about a tenth of the time that is over, up to a second: waits side by side
-// leave the machine to that for which they wait.
+// start processes, so the pauses grow, by about a tenth of the time that is over, up to a second. Otherwise the
+// tries of waits side by side slow down the work that ends these waits.
 func Until(ctx context.Context, timeout time.Duration, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
