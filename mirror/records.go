@@ -137,10 +137,10 @@ func (n *nameRecords) record(namespace string, uid types.UID) record {
 // set stores the record of a target, and counts the target. A change of its
 // standing is to be reported.
 func (n *nameRecords) set(namespace string, r record) {
-	known := n.byNamespace[namespace]
+	stored := n.byNamespace[namespace]
 	before := settled{}
-	if known != nil {
-		before = known.settled
+	if stored != nil {
+		before = stored.settled
 	}
 	if before.standing != r.standing {
 		n.count(before.owner, before.state, -1)
@@ -155,7 +155,7 @@ func (n *nameRecords) set(namespace string, r record) {
 	switch {
 	case r.isSettled() && r.settled == settled{}:
 		delete(n.byNamespace, namespace)
-	case r.isSettled() && known != nil && *known == record{settled: r.settled}:
+	case r.isSettled() && stored != nil && *stored == record{settled: r.settled}:
 		// The target shares this record already, as most do at a resync.
 	case !r.isSettled() || !r.isShareable():
 		kept := r // so that r is on the stack in the other cases
