@@ -121,10 +121,17 @@ test-rest: e2e-rest release-test ## What test and race leave out: chart, packagi
 	@lacking="$$($(NODE_LACKS))"; if test -z "$$lacking"; then $(MAKE) --no-print-directory e2e-node; else \
 	  echo "The node is not tested: that takes $$lacking" >&2; fi
 
+# Scenes whose load takes minutes with the race detector, or that measure memory. Other tests run the same code.
+HEAVY := TestC63ThousandsHang|TestC64|TestC80|TestC81|TestC87
+# Leaves out client-go's mutation detector, which takes two thirds of the time of a scene, and more of a heavy one. It is
+# on in the other unit tests, in the first histories, and in e2e.
+NO_DETECTOR := KUBE_CACHE_MUTATION_DETECTOR=false
+
 .PHONY: unit
 unit: ## Unit tests; RUN=TestC36 chooses
 	@# A broken rule may have a test in virtual time run for ever.
-	$(GO_TEST) .. ./... -- -timeout 20m $(if $(RUN),-run '$(RUN)')
+	$(GO_TEST) .. ./... -- -timeout 20m $(if $(RUN),-run '$(RUN)',-skip '$(HEAVY)')
+	$(if $(RUN),,@$(NO_DETECTOR) $(MAKE) --no-print-directory unit RUN='$(HEAVY)')
 
 # With -race all dependencies are compiled once more, so it is not in `make test`. On several cores it crashed in Go 1.26 where two timers of one synctest bubble fire at a time, as in
 # go.dev/issue/78156, which is open. An hour on two cores of 1.26.8 did not crash, which is no proof.
@@ -132,13 +139,7 @@ unit: ## Unit tests; RUN=TestC36 chooses
 race: ## Unit tests with the race detector, on one core each
 	@test -n '$(HAS_CC)' || { echo "make race needs a C compiler: install gcc and libc6-dev" >&2; exit 1; }
 	$(COMPILE) .. -- -race -test ./...
-	@# Not those whose load takes minutes then, or that measure memory: other tests run the same code.
-	CGO_ENABLED=1 go test -timeout 60m -race -cpu 1 \
-	  -skip 'TestC63ThousandsHang|TestC64|TestC80|TestC81|TestC87|TestNullControllers' ./...
-
-# NO_DETECTOR leaves out client-go's mutation detector, which takes two thirds of the time. It is on in unit tests, in
-# the first histories, and in e2e.
-NO_DETECTOR := KUBE_CACHE_MUTATION_DETECTOR=false
+	CGO_ENABLED=1 go test -timeout 60m -race -cpu 1 -skip '$(HEAVY)|TestNullControllers' ./...
 
 .PHONY: mutants
 mutants: ## Break each condition, statement and constant of PKG=mirror/plan, and print what no test notices

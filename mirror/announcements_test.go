@@ -83,6 +83,7 @@ func TestC84LineBehindAnEventOfItsSource(t *testing.T) {
 // source is narrowed by a typing error. Their events take longer than the
 // grace.
 func TestC84LineBehindOtherSources(t *testing.T) {
+	t.Parallel()
 	const others = 200
 	objects := append(teams(3, "team-"), source())
 	for i := range others {

@@ -50,6 +50,7 @@ func TestC85NamespaceThatStaysBusy(t *testing.T) {
 // TestC85BusyForEverybody: an API server that answers each write so, or is away,
 // for ten minutes rejects nobody.
 func TestC85BusyForEverybody(t *testing.T) {
+	t.Parallel()
 	for name, err := range map[string]error{
 		"429":  apierrors.NewTooManyRequestsError("later"),
 		"503":  apierrors.NewServiceUnavailable("later"),

@@ -185,6 +185,7 @@ func TestC75MirroredNamesTheVersion(t *testing.T) {
 // TestC75MirroredWaitsForAll: a source is widened, or a bad content is taken back while some targets have it. Mirrored
 // names the present version only when all targets have the content of that version.
 func TestC75MirroredWaitsForAll(t *testing.T) {
+	t.Parallel()
 	good := data("good")
 	for name, tc := range map[string]struct {
 		src  *corev1.ConfigMap
@@ -293,6 +294,7 @@ func TestC65SourcesGoneBeforeATakeover(t *testing.T) {
 // TestForeignObjectsThatGo one after the other, or go out of sight without their label, while writes take some time:
 // each event says what is in the way, and the last one what has become of all.
 func TestForeignObjectsThatGo(t *testing.T) {
+	t.Parallel()
 	objects := append(teams(300, "team-"), source())
 	for i := range 300 {
 		objects = append(objects, plantest.ConfigMap(fmt.Sprintf("team-%03d", i), "settings", copyLabel))

@@ -131,6 +131,7 @@ func TestC52EditsAreNoClaim(t *testing.T) {
 // TestC65AnnouncementWaitsForNoQueue: an edit that narrows and changes the content queues hundreds of updates. The
 // copies that expire are announced before these.
 func TestC65AnnouncementWaitsForNoQueue(t *testing.T) {
+	t.Parallel()
 	edit := func(o *Options) { o.NamespacePrefixes, o.ConcurrentWrites = []string{"team-", "gone-"}, 1 }
 	objects := slices.Concat(teams(500, "team-"), teams(1, "gone-"))
 	inSceneWith(append(objects, source()), edit, func(t *testing.T, s scene) {
@@ -323,6 +324,7 @@ func TestC52HangingTargetHidesNothing(t *testing.T) {
 // TestC65Remedy: all namespaces opt out and in again, while one slow worker makes new copies. Nothing more is
 // announced.
 func TestC65Remedy(t *testing.T) {
+	t.Parallel()
 	objects := append(teams(200, "team-"), source(), plantest.Source("platform", "other"))
 	edit := func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = 5*time.Minute, 1 }
 	for name, byRelist := range map[string]bool{"by a relist": true, "one by one": false} {
@@ -434,6 +436,7 @@ func TestC65EachReasonHasItsTime(t *testing.T) {
 // TestC17NarrowedFlags starts a controller whose flags have a typing error: nothing is deleted or rewritten, and each
 // source's ConfigMap has one Warning. With --prune the same copies go after the grace. Cases C14 and C56.
 func TestC17NarrowedFlags(t *testing.T) {
+	t.Parallel()
 	for why, narrow := range map[string]func(*Options){
 		"--namespace-prefix does not allow the namespace":   func(o *Options) { o.NamespacePrefixes = []string{"tema-"} },
 		"--exclude-namespace names the namespace":           func(o *Options) { o.ExcludeNamespaces = []string{"team-*"} },
@@ -472,6 +475,7 @@ func TestC17NarrowedFlags(t *testing.T) {
 // TestC65ScopeComesBack: 300 namespaces lose the label of --namespace-selector, and get it back one after the other.
 // Their copies stay. No event says of a copy in scope that it is not, or it would list nothing.
 func TestC65ScopeComesBack(t *testing.T) {
+	t.Parallel()
 	edit := func(o *Options) { o.NamespaceSelector, o.ConcurrentWrites = "tier=gold", 1 }
 	inSceneWith(append(teams(300, "team-"), source()), edit, func(t *testing.T, s scene) {
 		s.slowDown(50 * time.Millisecond) // copies in scope again wait for their update

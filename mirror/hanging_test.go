@@ -91,6 +91,7 @@ func goodAndBad(good, bad int) []runtime.Object {
 // TestC63Stall: where the API server answers nobody for a time, no healthy namespace waits behind those that hang.
 // Calls of that time arrive, and their answers are late, or they do not arrive before they are cut.
 func TestC63Stall(t *testing.T) {
+	t.Parallel()
 	for _, arrives := range []bool{true, false} {
 		for _, stall := range []time.Duration{300 * time.Millisecond, 3 * time.Second} {
 			name := fmt.Sprintf("%v, calls arrive %v", stall, arrives)
@@ -237,6 +238,7 @@ func TestC34ServerHangs(t *testing.T) {
 
 // TestC34HangingLiveReadHoldsUpNobody: forty deletions wait for one read, more than there are slots.
 func TestC34HangingLiveReadHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	objects := append(teams(40, "team-"), source())
 	for i := range 39 {
 		objects = append(objects, plantest.Source("platform", fmt.Sprintf("settings-%d", i)))
@@ -284,6 +286,7 @@ func TestC45SlowOnce(t *testing.T) {
 // and answers them half a second later. The watch shows these copies, so the ten count as quick: each edit reaches them
 // at once.
 func TestC45AnswersThatAreLate(t *testing.T) {
+	t.Parallel()
 	inScene(goodAndBad(100, 300), func(t *testing.T, s scene) {
 		s.write(source())
 		time.Sleep(time.Minute)
@@ -311,6 +314,7 @@ func TestC45AnswersThatAreLate(t *testing.T) {
 // TestC46SourcesTakeTurns: one worker takes twenty seconds for an edit of a source with 1,000 targets. An edit of a
 // source with two does not wait for that.
 func TestC46SourcesTakeTurns(t *testing.T) {
+	t.Parallel()
 	small := plantest.Source("platform", "small", prefixes("team-000,team-001"))
 	edit := func(o *Options) { o.ConcurrentWrites = 1 }
 	inSceneWith(append(teams(1000, "team-"), source(), small), edit, func(t *testing.T, s scene) {
@@ -357,6 +361,7 @@ func TestC81SlowForEverybody(t *testing.T) {
 // TestC81HangBesideSlow: beside namespaces that hang, the second edit of the others takes no longer than alone, where
 // each write takes seconds.
 func TestC81HangBesideSlow(t *testing.T) {
+	t.Parallel()
 	const targets, writes = 64, 32
 	objects := append(teams(targets, "team-good-"), teams(targets, "team-bad-")...)
 	options := func(o *Options) { o.ConcurrentWrites = writes }
@@ -380,6 +385,7 @@ func TestC81HangBesideSlow(t *testing.T) {
 // TestC81SlowLater: where writes become slow for everybody, the second fan-out after that takes at most one and a half
 // times as long as that many plain writers do, although live reads of foreign objects are quick.
 func TestC81SlowLater(t *testing.T) {
+	t.Parallel()
 	const targets, foreign, writes = 320, 20, 32
 	for _, takes := range []time.Duration{600 * time.Millisecond, 5 * time.Second, 10 * time.Second} {
 		objects := teams(targets+foreign, "team-")

@@ -162,6 +162,7 @@ func (s scene) wantInterrupted(resource string, want time.Duration) {
 // noon. No line, no list, no request but the watches that follow each other, and
 // a second in the metric.
 func TestC79Quiet(t *testing.T) {
+	t.Parallel()
 	for name, every := range map[string]time.Duration{"without bookmarks": 0, "with bookmarks": time.Minute} {
 		t.Run(name, inScene(append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 			s.Hook(func(h *apitest.Hooks) { h.Bookmarks = func(string) time.Duration { return every } })

@@ -173,6 +173,7 @@ func TestC41CacheIsAhead(t *testing.T) {
 // TestC53RollingExpiry: copies expire one after the other, and each read of their source takes six seconds. An answer
 // serves until the next one comes.
 func TestC53RollingExpiry(t *testing.T) {
+	t.Parallel()
 	const copies, every, takes = 600, 100 * time.Millisecond, 6 * time.Second
 	inScene(append(teams(copies, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)

@@ -94,6 +94,7 @@ func (s scene) wantRestored() {
 // TestRestoredEventsAreLimited: a client edits 500 copies in a second. The events about their repairs come at the pace
 // of their limiter, a hundred at once and twenty a second, and the rest is dropped.
 func TestRestoredEventsAreLimited(t *testing.T) {
+	t.Parallel()
 	const copies, burst, perSecond = 500, 100, 20
 	inScene(append(teams(copies, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)

@@ -26,6 +26,7 @@ import (
 // that takes its place fails, too, they follow when it succeeds. A line has the
 // reason. The metric of the other resource stays 0.
 func TestC79RelistThatNeverEnds(t *testing.T) {
+	t.Parallel()
 	objects := append(teams(60, "team-"), source(data("one"))) // more than a page
 	for i := range 60 {
 		objects = append(objects, copyOf(source(), fmt.Sprintf("team-%03d", i)))
@@ -99,7 +100,7 @@ func init() { // each cache logs a warning that the detector is on; errors still
 }
 
 // TestC39MutationIsNoticed: a process that modifies an object of the controller's cache panics, in each test of this
-// package and in each history, as `make unit` runs them.
+// package but the heavy ones and in each history, as `make unit` runs them.
 func TestC39MutationIsNoticed(t *testing.T) {
 	const modifies = "MODIFIES"
 	modify := map[string]func(scene){
