@@ -63,7 +63,28 @@ func TestKubectlCheck(t *testing.T) {
 	admin.says(0, "status -A", "!No controller ") // it holds the Lease
 	w.Report(1)
 
-	// A flag was changed, and its annotation was not: writes are refused.
+	w.Stop(p) // it releases its Lease while it may
+	w.Sh("kubectl patch clusterrole " + w.FullName + " --type=json --patch='" +
+		`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "delete"]}]'`)
+	// The creation of a Lease cannot be restricted to a name, so a Role that tries grants none.
+	w.Sh("kubectl patch role -n " + w.Namespace + " " + w.FullName + "-leader-election --type=json --patch='" +
+		`[{"op": "copy", "from": "/rules/1/resourceNames", "path": "/rules/0/resourceNames"}, ` +
+		`{"op": "remove", "path": "/rules/1"}]'`)
+	admin.until(1, "check", "system:serviceaccount:mirror-system:mirror-controller may not update configmaps, "+
+		"create leases, get leases, update leases: grant",
+		"permissions  to do  ", "; No controller holds Lease mirror-system/mirror-controller ",
+		": kubectl -n mirror-system describe deployment ")
+	w.Sh("kubectl label clusterrolebinding " + w.FullName + " " + suite.InstallationLabel + "-")
+	admin.until(1, "check", "probe/confined  to do  the API server would let the controller create any ConfigMap ",
+		"settings  to do  no ClusterRoleBinding ")
+	admin.says(1, "check --confined=false", "settings  to do  ") // else anybody publishes
+}
+
+// TestKubectlCheckOfAnnotations has a flag that was changed, and its annotation was not: writes are refused. Case C60.
+func TestKubectlCheckOfAnnotations(t *testing.T) {
+	t.Parallel()
+	w, _ := installChecked(t)
+	admin := w.as(w.Cluster.AdminKubeconfig())
 	w.allow("dev-")
 	const follow = ": have the annotations of the ClusterRoleBinding follow the arguments: see deploy/docs/policies.md"
 	admin.until(1, "check", `probe/copy  to do  configmaps "mirror-controller-check" is forbidden: ValidatingAdmission`,
@@ -78,21 +99,6 @@ func TestKubectlCheck(t *testing.T) {
 	admin.until(0, "check", "probe/copy  ok")
 	admin.says(0, "wait platform/settings", "platform/settings: InSync, 1 synced")
 	w.WaitInSync(source, w.NS("a"))
-	w.Sh("kubectl patch clusterrole " + w.FullName + " --type=json --patch='" +
-		`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "delete"]}]'`)
-	// The creation of a Lease cannot be restricted to a name, so a Role that tries grants none.
-	w.Sh("kubectl patch role -n " + w.Namespace + " " + w.FullName + "-leader-election --type=json --patch='" +
-		`[{"op": "copy", "from": "/rules/1/resourceNames", "path": "/rules/0/resourceNames"}, ` +
-		`{"op": "remove", "path": "/rules/1"}]'`)
-	w.Stop(p)
-	admin.until(1, "check", "system:serviceaccount:mirror-system:mirror-controller may not update configmaps, "+
-		"create leases, get leases, update leases: grant",
-		"permissions  to do  ", "; No controller holds Lease mirror-system/mirror-controller ",
-		": kubectl -n mirror-system describe deployment ")
-	w.Sh("kubectl label clusterrolebinding " + w.FullName + " " + suite.InstallationLabel + "-")
-	admin.until(1, "check", "probe/confined  to do  the API server would let the controller create any ConfigMap ",
-		"settings  to do  no ClusterRoleBinding ")
-	admin.says(1, "check --confined=false", "settings  to do  ") // else anybody publishes
 }
 
 const alterAll = `kubectl create -f - <<'END'

@@ -51,9 +51,7 @@ func TestC70Changes(t *testing.T) {
 	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
 	w.CreateMany(30)
 	w.CreateSource(w.Home, "settings", suite.WithAnnotation(plan.PrefixAnnotation, a))
-	w.both(2, "status platform/settings", "platform/settings: NotKnown\nno controller of instance ")
-	w.both(2, "wait platform/settings --timeout=5s", "Timed out after ")
-	p := w.Start(suite.Graced(time.Hour)...)
+	w.Start(suite.Graced(time.Hour)...)
 	w.arrives("1 synced", a)
 	w.edit(suite.WithoutAnnotation(plan.PrefixAnnotation))
 	w.arrives("33 synced", a, b, c)
@@ -61,7 +59,18 @@ func TestC70Changes(t *testing.T) {
 		w.edit(suite.WithKey("key", value))
 		w.arrives("33 synced", a, b, c)
 	}
-	w.edit(suite.WithAnnotation(plan.RolloutAnnotation, "kubernetes.io/metadata.name="+a), suite.WithKey("key", "three"))
+}
+
+// TestC70Reach does the same while fewer targets are to have a change, or a copy.
+func TestC70Reach(t *testing.T) {
+	t.Parallel()
+	w := newOwners(suite.New(t, "a", "b", "c"))
+	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
+	w.CreateMany(30)
+	w.CreateSource(w.Home, "settings")
+	w.Start(suite.Graced(time.Hour)...)
+	w.arrives("33 synced", a, b, c)
+	w.edit(suite.WithAnnotation(plan.RolloutAnnotation, "kubernetes.io/metadata.name="+a), suite.WithKey("key", "new"))
 	w.arrives("1 synced, 32 held", a)
 	w.edit(suite.WithoutAnnotation(plan.RolloutAnnotation))
 	w.arrives("33 synced", a, b, c)
@@ -71,26 +80,35 @@ func TestC70Changes(t *testing.T) {
 	w.both(0, "status -n platform", "UNTIL", "  Expiring")
 	w.edit(suite.WithoutAnnotation(plan.PrefixAnnotation))
 	w.arrives("33 synced", a, b, c)
-	// Without a controller the last report is of another version.
+}
+
+// TestC70WithoutController asks before a controller was there, and while none is: the last report is of another
+// version then.
+func TestC70WithoutController(t *testing.T) {
+	t.Parallel()
+	w := newOwners(suite.New(t, "a"))
+	w.CreateSource(w.Home, "settings")
+	w.both(2, "status platform/settings", "platform/settings: NotKnown\nno controller of instance ")
+	w.both(2, "wait platform/settings --timeout=5s", "Timed out after ")
+	p := w.Start(suite.Graced(time.Hour)...)
+	w.arrives("1 synced", w.NS("a"))
 	w.Stop(p)
-	w.edit(suite.WithKey("key", "four"))
+	w.edit(suite.WithKey("key", "new"))
 	for _, command := range []string{"status", "wait --timeout=5s", "wait --timeout=5s --ignore-blocked"} {
 		w.both(1, command+" platform/settings", "platform/settings: Pending")
 	}
 	w.Start(suite.Graced(time.Hour)...)
-	w.arrives("33 synced", a, b, c)
+	w.arrives("1 synced", w.NS("a"))
 }
 
-// TestC70States is the table of the help. A tenant has view in a target: no
-// command is for another namespace.
+// TestC70States is the table of the help.
 func TestC70States(t *testing.T) {
 	t.Parallel()
 	w := newOwners(suite.New(t, "a", "b", "c"))
 	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
 	w.CreateMany(30)
-	tenant := newMember(w.World, "view", a)
 	w.CreateSource(w.Home, "settings")
-	p := w.Start(suite.Graced(time.Hour)...)
+	w.Start(suite.Graced(time.Hour)...)
 	w.arrives("33 synced", a, b, c)
 
 	lift := w.FillQuota(c, 2)
@@ -143,21 +161,36 @@ func TestC70States(t *testing.T) {
 	w.both(1, "status -n platform", "settings  InSync", "blocked  Blocked", "frozen  Frozen", "nowhere  NoTargets")
 	w.Delete(b, inTheWay.Name) // the controller notices that within a minute
 	w.bothUntil(0, "status platform/blocked", "platform/blocked: InSync, 2 synced", "!Foreign")
+}
 
-	// A source that is gone, or has another label: until when its copies stay, and how to keep them.
-	w.Delete(w.Home, "rejected")
-	w.Edit(w.Home, "blocked", suite.WithLabel(w.Label, "True"))
-	w.WaitEvent(w.Home, "rejected", plan.ReasonExpiring, "33 copies in ")
-	w.WaitEvent(w.Home, "blocked", plan.ReasonExpiring, "2 copies in ")
-	for _, command := range []string{"status", "wait"} {
-		w.both(1, command+" platform/rejected", "platform/rejected: Gone, 33 expiring",
-			"Expiring: 33 copies in 33 namespaces")
-		w.both(1, command+" platform/blocked", "platform/blocked: Gone, 2 expiring",
-			"its label mirror=True does not publish it: "+
-				"kubectl label configmap/blocked -n platform mirror=true --overwrite")
+// TestC70Gone has a source that is gone, and one with another label: until when their copies stay, and how to keep them.
+// A tenant has view in a target: no command is for another namespace.
+func TestC70Gone(t *testing.T) {
+	t.Parallel()
+	w := newOwners(suite.New(t, "a", "b", "c"))
+	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
+	w.CreateMany(30)
+	tenant := newMember(w.World, "view", a)
+	for _, name := range []string{"settings", "gone"} {
+		w.CreateSource(w.Home, name)
 	}
-	w.Edit(w.Home, "blocked", suite.WithLabel(w.Label, plan.SourceValue))
-	w.both(0, "wait platform/blocked", "platform/blocked: InSync, 2 synced", "!will be deleted")
+	w.CreateSource(w.Home, "unlabelled", suite.WithAnnotation(plan.PrefixAnnotation, a+","+b))
+	p := w.Start(suite.Graced(time.Hour)...)
+	w.both(0, "wait platform/settings platform/gone platform/unlabelled", "platform/settings: InSync, 33 synced",
+		"platform/gone: InSync, 33 synced", "platform/unlabelled: InSync, 2 synced")
+	w.Delete(w.Home, "gone")
+	w.Edit(w.Home, "unlabelled", suite.WithLabel(w.Label, "True"))
+	w.WaitEvent(w.Home, "gone", plan.ReasonExpiring, "33 copies in ")
+	w.WaitEvent(w.Home, "unlabelled", plan.ReasonExpiring, "2 copies in ")
+	for _, command := range []string{"status", "wait"} {
+		w.both(1, command+" platform/gone", "platform/gone: Gone, 33 expiring",
+			"Expiring: 33 copies in 33 namespaces")
+		w.both(1, command+" platform/unlabelled", "platform/unlabelled: Gone, 2 expiring",
+			"its label mirror=True does not publish it: "+
+				"kubectl label configmap/unlabelled -n platform mirror=true --overwrite")
+	}
+	w.Edit(w.Home, "unlabelled", suite.WithLabel(w.Label, plan.SourceValue))
+	w.both(0, "wait platform/unlabelled", "platform/unlabelled: InSync, 2 synced", "!will be deleted")
 	for _, u := range []*user{admin(w.World), tenant} {
 		u.says(2, "wait team-a/settings",
 			"no source team-a/settings: ConfigMap team-a/settings is a copy of platform/settings, ")
@@ -171,10 +204,10 @@ func TestC70States(t *testing.T) {
 	w.both(1, "wait platform/settings", "platform/settings: OutOfScope")
 	w.Stop(p)
 	p = w.Start("--deletion-grace=1s")
-	w.WaitGone("rejected", a, b, c)
-	w.bothUntil(1, "status platform/rejected", "platform/rejected: Gone\nit is no source any more: its copies in scope "+
+	w.WaitGone("gone", a, b, c)
+	w.bothUntil(1, "status platform/gone", "platform/gone: Gone\nit is no source any more: its copies in scope "+
 		"were to be deleted by ", "!Expiring: ")
-	w.both(1, "wait platform/rejected", "platform/rejected: Gone\n")
+	w.both(1, "wait platform/gone", "platform/gone: Gone\n")
 	w.arrives("33 synced", a, b, c)
 	w.Stop(p)
 	const copied = "ConfigMap team-a/settings is a copy of platform/settings, by its annotations, of instance "
@@ -185,11 +218,11 @@ To change that: ask the owner of platform/settings to leave your namespace out, 
 	tenant.says(0, "explain settings", "It is deleted at the end of the deletion grace", "\nTo change that: remove that ")
 	w.Sh("kubectl delete events -n " + w.Home + " --all") // the API server does that after an hour
 	w.both(2, "status platform/settings", "platform/settings: NotKnown")
-	w.both(2, "status platform/rejected", "no source platform/rejected: ")
+	w.both(2, "status platform/gone", "no source platform/gone: ")
 	w.publisher.says(2, "status -A", " is forbidden: ")
 	blind := newPerson(w.World, "blind", may("", "configmaps", "list", "get"))
 	blind.says(2, "status platform/settings", "events is forbidden: ")
-	blind.says(0, "explain platform/blocked", "ConfigMap platform/blocked is a source: ")
+	blind.says(0, "explain platform/unlabelled", "ConfigMap platform/unlabelled is a source: ")
 }
 
 // TestC69OddData has data that no YAML can hold: the copies are identical, and only JSON has a control character.
