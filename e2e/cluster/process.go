@@ -15,10 +15,10 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// wrapperScript starts a program of the control plane under its mark, and
+// wrapperScript starts a program of the control plane under its mark and with its GOGC, and
 // notes its process id, which envtest keeps to itself. exec keeps the id: signals reach the program.
 const wrapperScript = `#!/bin/sh
-export %s
+export %s GOGC=%d
 echo $$ >%s
 exec %s "$@"
 `
@@ -26,7 +26,11 @@ exec %s "$@"
 // wrap writes a wrapper of the named program and returns its path.
 func (c *Cluster) wrap(name string) (string, error) {
 	file := c.folder.File("bin", name)
-	text := fmt.Sprintf(wrapperScript, quote(c.folder.Mark()), quote(c.pidFile(name)), quote(c.programs[name]))
+	gogc := 400 // With it an API server takes an eighth less CPU time, and a hundred MiB more.
+	if c.options.Inlined {
+		gogc = 100 // Go's default, as in what is measured
+	}
+	text := fmt.Sprintf(wrapperScript, quote(c.folder.Mark()), gogc, quote(c.pidFile(name)), quote(c.programs[name]))
 	return file, os.WriteFile(file, []byte(text), 0o755)
 }
 

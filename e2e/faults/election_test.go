@@ -24,7 +24,7 @@ func TestC35KilledOrStopped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := suite.New(t)
-			targets := w.CreateMany(300)
+			targets := w.CreateMany(90)
 			first, second := newPair(w, "--concurrent-writes=4", "--metrics-bind-address=127.0.0.1:0")
 			hold := haltAfter(w, len(targets)*2/3, "create")
 			src := w.CreateSource(w.Home, "settings")
@@ -62,8 +62,8 @@ func counted(sources, copies float64) map[string]float64 {
 func TestC61Paused(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)
-	targets := w.CreateMany(300)
-	const concurrent, before = 4, 100
+	targets := w.CreateMany(90)
+	const concurrent, before = 4, 30
 	first, second := newPair(w, fmt.Sprint("--concurrent-writes=", concurrent))
 	halt := haltAfter(w, before, "create")
 	src := w.CreateSource(w.Home, "settings")

@@ -113,7 +113,7 @@ func TestC70States(t *testing.T) {
 
 	lift := w.FillQuota(c, 2)
 	w.CreateSource(w.Home, "rejected")
-	inTheWay := w.Create(b, "blocked")
+	w.Create(b, "blocked")
 	w.CreateSource(w.Home, "blocked", suite.WithAnnotation(plan.PrefixAnnotation, a+","+b))
 	fought := w.CreateSource(w.Home, "fought", suite.WithAnnotation(plan.PrefixAnnotation, a))
 	// Ten repairs are a fight. One that was cut, and took effect all the same,
@@ -159,8 +159,18 @@ func TestC70States(t *testing.T) {
 		u.says(0, "explain platform/blocked", "ConfigMap platform/blocked is a source: kubectl mirror status ")
 	}
 	w.both(1, "status -n platform", "settings  InSync", "blocked  Blocked", "frozen  Frozen", "nowhere  NoTargets")
-	w.Delete(b, inTheWay.Name) // the controller notices that within a minute
-	w.bothUntil(0, "status platform/blocked", "platform/blocked: InSync, 2 synced", "!Foreign")
+}
+
+// TestC70Unblocked deletes what is in the way of a copy, which the controller notices within a minute.
+func TestC70Unblocked(t *testing.T) {
+	t.Parallel()
+	w := newOwners(suite.New(t, "a", "b"))
+	inTheWay := w.Create(w.NS("b"), "settings")
+	w.CreateSource(w.Home, "settings")
+	w.Start()
+	w.both(1, "wait platform/settings", "platform/settings: Blocked, 1 synced, 1 foreign")
+	w.Delete(w.NS("b"), inTheWay.Name)
+	w.bothUntil(0, "status platform/settings", "platform/settings: InSync, 2 synced", "!Foreign")
 }
 
 // TestC70Gone has a source that is gone, and one with another label: until when their copies stay, and how to keep them.
