@@ -172,9 +172,9 @@ NOT_LARGE = $(if $(findstring -run,$(E2E_ARGS)),,-skip $(LARGE))
 
 .PHONY: e2e
 e2e: kubectl build ## The contract, the plug-in and the policies on a real etcd and kube-apiserver
-	@# Tests mostly wait, up to a minute, so all packages run at a time, and twenty tests of each. Anew each time: go does
+	@# Tests mostly wait, up to a minute, so all packages run at a time, and ten tests of each. Anew each time: go does
 	@# not see that a program changed.
-	$(GO_TEST) . ./faults ./contract ./policies ./plugin -- -timeout 60m -count=1 -p 4 -parallel 20 $(NOT_LARGE) $(E2E_ARGS) -args $(SHIPPED)
+	$(GO_TEST) . ./faults ./contract ./policies ./plugin -- -timeout 60m -count=1 -p 4 -parallel 10 $(NOT_LARGE) $(E2E_ARGS) -args $(SHIPPED)
 
 REST := ./checks ./contract ./demo ./faultproxy ./faults ./install ./packaging ./programs ./storm ./testnames
 .PHONY: e2e-rest
