@@ -13,9 +13,6 @@ import (
 
 // Two replicas: cases C35 and C61. `make bench BENCH=node` measures how long a handover takes.
 
-// slowPlaces is how many calls to slow targets the controller has in flight, beside --concurrent-writes.
-const slowPlaces = 16
-
 // TestC35KilledOrStopped kills or stops the leader in the middle of a fan-out: the other one completes it.
 // Alerts and dashboards sum over replicas: only the one that leads counts.
 func TestC35KilledOrStopped(t *testing.T) {
@@ -93,14 +90,14 @@ func TestC61Paused(t *testing.T) {
 func TestC35CutOff(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)
-	const before = 60
-	targets := w.CreateMany(before + slowPlaces) // a call that is held moves to a slow place
-	first, second := newPair(w, "--concurrent-writes=4")
+	const before, concurrent = 60, 16
+	targets := w.CreateMany(before + concurrent)
+	first, second := newPair(w, fmt.Sprint("--concurrent-writes=", concurrent))
 	src := w.CreateSource(w.Home, "settings")
 	w.WaitInSync(src, targets...)
 	halt := haltAfter(w, before, "update")
 	src = w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"}))
-	w.Await("writes are in flight", func() bool { return halt.Held() >= slowPlaces })
+	w.Await("writes are in flight", func() bool { return halt.Held() >= concurrent })
 	w.Proxy.Silence()
 	exits(w, first)
 	w.WaitLog(second.Process, `"Mirroring"`)

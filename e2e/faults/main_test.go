@@ -10,10 +10,10 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
-// TestMain has more tests run at a time than elsewhere: these mostly wait.
+// TestMain has all tests begin at once: these mostly wait, for the end of a lease or for a minute.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	_ = flag.Set("test.parallel", "12")
+	_ = flag.Set("test.parallel", "30")
 	suite.Main(m)
 }
 

@@ -173,8 +173,8 @@ func TestC70Unblocked(t *testing.T) {
 	w.bothUntil(0, "status platform/settings", "platform/settings: InSync, 2 synced", "!Foreign")
 }
 
-// TestC70Gone has a source that is gone, and one with another label: until when their copies stay, and how to keep them.
-// A tenant has view in a target: no command is for another namespace.
+// TestC70Gone has a source that is gone, and one with another label: until when their copies stay, and how to keep
+// them. A tenant has view in a target: no command is for another namespace.
 func TestC70Gone(t *testing.T) {
 	t.Parallel()
 	w := newOwners(suite.New(t, "a", "b", "c"))
