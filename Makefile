@@ -172,7 +172,7 @@ NOT_LARGE = $(if $(findstring -run,$(E2E_ARGS)),,-skip $(LARGE))
 
 .PHONY: e2e
 e2e: kubectl build ## The contract, the plug-in and the policies on a real etcd and kube-apiserver
-	@# Tests mostly wait, up to a minute, so all packages run at a time, and ten tests of each. Anew each time: go does
+	@# Tests mostly wait, up to a minute, so all packages run at a time, and ten tests of each; faults sets more. Anew: go does
 	@# not see that a program changed.
 	$(GO_TEST) . ./faults ./contract ./policies ./plugin -- -timeout 60m -count=1 -p 4 -parallel 10 $(NOT_LARGE) $(E2E_ARGS) -args $(SHIPPED)
 
