@@ -21,6 +21,18 @@ type owners struct {
 
 func newOwners(w *suite.World) owners { return owners{w, newMember(w, "edit", w.Home)} }
 
+// newMirrored returns owners of a source that has arrived in 33 targets, and the names of three of these.
+func newMirrored(t *testing.T) (o owners, a, b, c string) {
+	t.Helper()
+	o = newOwners(suite.New(t, "a", "b", "c"))
+	a, b, c = o.NS("a"), o.NS("b"), o.NS("c")
+	o.CreateMany(30)
+	o.CreateSource(o.Home, "settings")
+	o.Start(suite.Graced(time.Hour)...)
+	o.arrives("33 synced", a, b, c)
+	return o, a, b, c
+}
+
 func (o owners) both(code int, command string, texts ...string) {
 	o.Helper()
 	first, _, _ := strings.Cut(admin(o.World).says(code, command, texts...).out, "\n")
@@ -61,15 +73,10 @@ func TestC70Changes(t *testing.T) {
 	}
 }
 
-// TestC70Reach does the same while fewer targets are to have a change, or a copy.
+// TestC70Reach waits in the same way while fewer targets are to have a change, or a copy.
 func TestC70Reach(t *testing.T) {
 	t.Parallel()
-	w := newOwners(suite.New(t, "a", "b", "c"))
-	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
-	w.CreateMany(30)
-	w.CreateSource(w.Home, "settings")
-	w.Start(suite.Graced(time.Hour)...)
-	w.arrives("33 synced", a, b, c)
+	w, a, b, c := newMirrored(t)
 	w.edit(suite.WithAnnotation(plan.RolloutAnnotation, "kubernetes.io/metadata.name="+a), suite.WithKey("key", "new"))
 	w.arrives("1 synced, 32 held", a)
 	w.edit(suite.WithoutAnnotation(plan.RolloutAnnotation))
@@ -82,8 +89,8 @@ func TestC70Reach(t *testing.T) {
 	w.arrives("33 synced", a, b, c)
 }
 
-// TestC70WithoutController asks before a controller was there, and while none is: the last report is of another
-// version then.
+// TestC70WithoutController asks before a controller has started, and after it has stopped: then the last report is of
+// another version.
 func TestC70WithoutController(t *testing.T) {
 	t.Parallel()
 	w := newOwners(suite.New(t, "a"))
@@ -104,12 +111,7 @@ func TestC70WithoutController(t *testing.T) {
 // TestC70States is the table of the help.
 func TestC70States(t *testing.T) {
 	t.Parallel()
-	w := newOwners(suite.New(t, "a", "b", "c"))
-	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
-	w.CreateMany(30)
-	w.CreateSource(w.Home, "settings")
-	w.Start(suite.Graced(time.Hour)...)
-	w.arrives("33 synced", a, b, c)
+	w, a, b, c := newMirrored(t)
 
 	lift := w.FillQuota(c, 2)
 	w.CreateSource(w.Home, "rejected")
